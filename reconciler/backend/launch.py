@@ -1,0 +1,58 @@
+"""How a backend is started and asked, as values: adapters return them, nothing here runs anything."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from reconciler.plan.desired import ModelType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """How to tell that a backend serves: health, then its served name, then one real answer.
+
+    Paths are on the backend. `answer_path` and `answer_body` are the one real request (JSON).
+    """
+
+    health_path: str
+    models_path: str
+    served_name: str
+    answer_path: str
+    answer_body: Mapping[str, object]
+    type: ModelType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counters:
+    """Where the engine counts its own work, in Prometheus text; None: it has no such page."""
+
+    metrics_path: str | None = None
+    running_metric: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """Everything that a spawn needs. `env` is the whole environment of the child."""
+
+    backend: str
+    argv: tuple[str, ...]
+    env: Mapping[str, str] = field(repr=False)
+    host: str
+    port: int
+    api_key: str | None = field(default=None, repr=False)
+    probe: Probe
+    counters: Counters = Counters()
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelFiles:
+    """A model's files on this node. `path`: what the engine is given (a GGUF, or a folder).
+
+    `mmproj`: the multimodal projector beside a GGUF, where there is one. `root`: the folder that `@/` means.
+    """
+
+    path: str
+    root: str
+    format: str
+    mmproj: str | None = None
+    size_bytes: int = 0

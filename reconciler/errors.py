@@ -1,0 +1,30 @@
+"""The errors of the project. The type is the policy.
+
+XgenError                 "cannot <verb> <object>: <cause>", naming file:line, model or backend
+├── Transient             the world may be better later: try again after a while
+├── Rejected              nothing helps until the manifest, the files or the node change
+└── Bug                   our own fault: report it, keep everything running
+"""
+
+
+class XgenError(Exception):
+    """A failure that an operator can read: `cannot <verb> <object>: <cause>`."""
+
+
+class Transient(XgenError):
+    """The same attempt may succeed later.
+
+    `retry_after_seconds`: the other side's own wish, or None for our backoff.
+    """
+
+    def __init__(self, message: str, *, retry_after_seconds: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_seconds = retry_after_seconds
+
+
+class Rejected(XgenError):
+    """The same attempt fails for ever, until something that it depends on changes."""
+
+
+class Bug(XgenError):
+    """A state that our own code must never reach."""

@@ -1,0 +1,94 @@
+"""Orders that the planner gives. Each carries a reason that an operator can read (R8)."""
+
+from dataclasses import dataclass, field
+
+from reconciler.plan.ids import GpuUuid, Instance, ModelName, Nonce, SpecHash
+from reconciler.plan.phase import State
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchFiles:
+    """Bring the model's files into the cache and verify them (R5: before any stop)."""
+
+    model: ModelName
+    spec_hash: SpecHash
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartBackend:
+    """Spawn a backend for this instance on these devices."""
+
+    model: ModelName
+    instance: Instance
+    gpus: tuple[GpuUuid, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopBackend:
+    """Stop routing to this process, let its requests end (`drain`), then climb the ladder of R10."""
+
+    model: ModelName
+    nonce: Nonce
+    pid: int
+    drain: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopLeftover:
+    """Stop what an agent that is gone left behind."""
+
+    model: ModelName
+    nonce: Nonce
+    pid: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AbortFetch:
+    """Give up a download that nobody wants any more."""
+
+    model: ModelName
+    reason: str
+
+
+Action = FetchFiles | StartBackend | StopBackend | StopLeftover | AbortFetch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """The instance that is coming, beside the one that serves."""
+
+    spec_hash: SpecHash
+    state: State
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """What the plan says of one model: its state, why, and what is coming.
+
+    `state` is that of the instance that serves; with nothing serving, the newest instance's.
+    """
+
+    model: ModelName
+    state: State
+    reason: str
+    target: Target | None = None
+    retry_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Actions in the order in which they are dispatched, and one outlook per model.
+
+    `next_at`: when the plan changes by time alone (a retry, a deadline); None: never.
+    """
+
+    actions: tuple[Action, ...] = ()
+    outlook: tuple[Outlook, ...] = ()
+    next_at: float | None = None
+    notes: tuple[str, ...] = field(default=())
+    """Waits that concern the node as a whole, for the status."""

@@ -1,0 +1,105 @@
+"""The desired state of one node, as values: what `manifest` produces and the planner reads."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from reconciler.plan.ids import GpuUuid, ModelName, NodeName, Place, SpecHash
+
+_Scalar = str | int | float | bool | None
+JsonValue = _Scalar | list["JsonValue"] | dict[str, "JsonValue"]
+
+
+class ModelType(StrEnum):
+    LLM = "llm"
+    EMBEDDING = "embedding"
+    RERANK = "rerank"
+    TRANSCRIPTION = "transcription"
+
+
+class Format(StrEnum):
+    AUTO = "auto"
+    SAFETENSORS = "safetensors"
+    GGUF = "gguf"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecretRef:
+    """A value that stands outside the manifest. Exactly one of the two is set."""
+
+    from_env: str | None = None
+    from_file: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSpec:
+    """What reaches the backend's process; all of it goes into the spec hash.
+
+    `gpus`: how many; 0 means CPU, None the node's default. `gpu_ids`: as written.
+    `backend` is "auto" or an id of design §8. `extra_args` are already merged with the defaults.
+    """
+
+    source: str
+    file: str | None = None
+    digest: str | None = None
+    type: ModelType = ModelType.LLM
+    format: Format = Format.AUTO
+    backend: str = "auto"
+    engine: str | None = None
+    gpus: int | None = None
+    gpu_ids: tuple[str, ...] = ()
+    gpu_memory: str | None = None
+    tensor_parallel_size: int | None = None
+    pipeline_parallel_size: int = 1
+    extra_args: Mapping[str, JsonValue] = field(default_factory=dict)
+    env: Mapping[str, str | SecretRef] = field(default_factory=dict)
+    skip_memory_check: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeouts:
+    """In seconds. `download` None: no limit. Changing one restarts nothing."""
+
+    download: float | None = None
+    ready: float = 1800.0
+    first_answer: float = 300.0
+    stall: float = 900.0
+    drain: float = 60.0
+    stop: float = 15.0
+    kill: float = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DesiredModel:
+    """One model that this node has to run (or, when not `enabled`, to keep stopped)."""
+
+    name: ModelName
+    spec: ModelSpec
+    spec_hash: SpecHash
+    place: Place
+    enabled: bool = True
+    aliases: tuple[str, ...] = ()
+    timeouts: Timeouts = Timeouts()
+    priority: int = 0
+    gpus: tuple[GpuUuid, ...] = ()
+    """Resolved devices; empty on CPU."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Elsewhere:
+    """A model of the manifest that is not for this node, and why."""
+
+    name: ModelName
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Desired:
+    """All of one node's desired state. `models` are sorted by name, names are unique."""
+
+    node: NodeName
+    revision: str
+    models: tuple[DesiredModel, ...] = ()
+    elsewhere: tuple[Elsewhere, ...] = ()
+    suspend: bool = False
+    """Observe and report; no start, no stop, no restart after a crash."""

@@ -1,0 +1,124 @@
+"""What is really there on one node, in-flight work included (R6): the planner's other input.
+
+Times are seconds of one monotonic clock, the same that gives the planner its `now`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from reconciler.plan.ids import FilesDigest, GpuUuid, Instance, ModelName, Nonce, SpecHash
+
+
+class ProcessPhase(StrEnum):
+    LOADING = "loading"
+    LOADED = "loaded"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedProcess:
+    """A backend of ours that is alive. `loaded_at` is None until it answered (design §8, Ready)."""
+
+    nonce: Nonce
+    pid: int
+    instance: Instance
+    started_at: float
+    loaded_at: float | None = None
+    gpus: tuple[GpuUuid, ...] = ()
+
+    @property
+    def phase(self) -> ProcessPhase:
+        return ProcessPhase.LOADING if self.loaded_at is None else ProcessPhase.LOADED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilesMissing:
+    """The model's files are not in the cache: they must be fetched."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilesCached:
+    """The model's files are published in the cache (or in place, for `file://`)."""
+
+    digest: FilesDigest
+
+
+FilesState = FilesMissing | FilesCached
+
+
+class EffectKind(StrEnum):
+    FETCH = "fetch"
+    START = "start"
+    STOP = "stop"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InFlight:
+    """The one effect that is under way for a model. `detail`: progress, for operators."""
+
+    kind: EffectKind
+    spec_hash: SpecHash
+    since: float
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """The last failure of one instance; it counts only for that instance.
+
+    `files_digest` is None where the failure came before the files were known.
+    `count`: failures in a row. `permanent`: no further try until something changes (R7).
+    `during`: "fetch", "start" (before the process was there), "load" or "run".
+    `ever_loaded`: this instance was loaded here once.
+    """
+
+    spec_hash: SpecHash
+    files_digest: FilesDigest | None
+    at: float
+    count: int
+    reason: str
+    during: str
+    permanent: bool = False
+    ever_loaded: bool = False
+    retry_after_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedModel:
+    """What is there of one model. `files` and `refusal` speak of the desired spec.
+
+    `refusal`: why nothing on this node can run that spec as it stands (no backend, a refused flag);
+    found without starting anything, so it never costs what serves. None: nothing speaks against it.
+    """
+
+    name: ModelName
+    processes: tuple[ObservedProcess, ...] = ()
+    files: FilesState = field(default_factory=FilesMissing)
+    refusal: str | None = None
+    in_flight: InFlight | None = None
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leftover:
+    """A backend that an agent before this one left behind."""
+
+    nonce: Nonce
+    model: ModelName
+    pid: int
+    gpus: tuple[GpuUuid, ...] = ()
+    stopping: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """Everything the planner may know. A model without an entry has nothing here.
+
+    `processes_read`: the first complete look at the processes is done (R3).
+    `max_parallel_loads`: how many backends may load at a time.
+    """
+
+    processes_read: bool
+    models: Mapping[ModelName, ObservedModel] = field(default_factory=dict)
+    leftovers: tuple[Leftover, ...] = ()
+    max_parallel_loads: int = 2
