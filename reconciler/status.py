@@ -1,6 +1,6 @@
 """The one immutable status that a tick of the loop publishes (PURE).
 
-The HTTP side turns it into routes, the cluster view and, later, metrics. The JSON shape is design §9's.
+The HTTP side turns it into routes, the cluster view and metrics, in the JSON shape of design §9.
 """
 
 from dataclasses import dataclass, field
@@ -65,7 +65,7 @@ class ModelStatus:
 class Condition:
     """A fact about the node, in the manner of Kubernetes conditions. `since`: RFC 3339, UTC.
 
-    Types in use: `SourceReady`, `ManifestValid`, `Reconciling`, `Suspended`, `Draining`, `StoreReady`.
+    Types: `SourceReady`, `ManifestValid`, `Reconciling`, `Suspended`, `Draining`, `HubReady`.
     `status` is "True", "False" or "Unknown"; `reason` is one CamelCase word.
     """
 

@@ -1,4 +1,4 @@
-"""How a backend is started and asked, as values: adapters return them, nothing here runs anything."""
+"""How a backend is started and asked, as values: adapters return them, nothing runs here."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -42,17 +42,3 @@ class Launch:
     probe: Probe
     counters: Counters = Counters()
     warnings: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelFiles:
-    """A model's files on this node. `path`: what the engine is given (a GGUF, or a folder).
-
-    `mmproj`: the multimodal projector beside a GGUF, where there is one. `root`: the folder that `@/` means.
-    """
-
-    path: str
-    root: str
-    format: str
-    mmproj: str | None = None
-    size_bytes: int = 0

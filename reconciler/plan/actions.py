@@ -27,13 +27,18 @@ class StartBackend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopBackend:
-    """Stop routing to this process, let its requests end (`drain`), then climb the ladder of R10."""
+    """Stop routing to this process, let its requests end (`drain`), then climb R10's ladder.
+
+    `failure`: set when the stop is itself a failure of the instance (not ready in time, say); the
+    outcome is then recorded as one.
+    """
 
     model: ModelName
     nonce: Nonce
     pid: int
     drain: bool
     reason: str
+    failure: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from reconciler.plan.desired import Format
 from reconciler.plan.ids import FilesDigest, GpuUuid, Instance, ModelName, Nonce, SpecHash
 
 
@@ -38,9 +39,18 @@ class FilesMissing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilesCached:
-    """The model's files are published in the cache (or in place, for `file://`)."""
+    """The model's files are published in the cache (or in place, for `file://`).
+
+    `path`: what the engine is given (the first GGUF shard, or a folder). `root`: the folder that
+    `@/` in `extra_args` means. `mmproj`: the multimodal projector beside a GGUF.
+    """
 
     digest: FilesDigest
+    path: str
+    root: str
+    format: Format
+    mmproj: str | None = None
+    size_bytes: int = 0
 
 
 FilesState = FilesMissing | FilesCached
