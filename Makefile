@@ -2,36 +2,51 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-STAMP  := $(VENV)/.installed
+DEMO   := $(VENV)/.installed-demo
+DEV    := $(VENV)/.installed-dev
 
-.PHONY: demo run test check bench schema clean
+.PHONY: demo run test check bench schema clean help
 .DELETE_ON_ERROR:
 
-demo: $(STAMP)  ## one node, a real small model; DEMO_ARGS=--once stops after the answers
+demo: $(DEMO)  ## one node, a real small model; DEMO_ARGS=--once ends after the answers
 	$(BIN)/xgen-model demo $(DEMO_ARGS)
 
-run: $(STAMP)  ## the agent: make run RUN_ARGS="--manifest manifests --hub ./hub"
+run: $(DEMO)  ## the agent: make run RUN_ARGS="--manifest manifests --hub ./hub"
 	$(BIN)/xgen-model run $(RUN_ARGS)
 
-test: $(STAMP)  ## every test, with a real llama.cpp, a real S3 server and real processes
+test: $(DEV)  ## every test: a real llama.cpp, a real S3 server, real processes
 	$(BIN)/python -m pytest $(TEST_ARGS)
 
-check: $(STAMP)  ## format, lint, types, layers
+check: $(DEV)  ## format, lint, types, layers
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(STAMP)  ## no benchmark is written yet
+bench: $(DEV)  ## the benchmarks come with the HTTP edge; until then this says so and fails
 	@echo "no benchmark is written yet"; exit 1
 
-schema: $(STAMP)  ## regenerate schema/manifest.schema.json
+schema: $(DEV)  ## write schema/manifest.schema.json anew
 	$(BIN)/xgen-model schema > schema/manifest.schema.json
 
-clean:
+clean:  ## remove the virtual environment
 	rm -rf $(VENV)
 
-$(STAMP): pyproject.toml constraints.txt
-	@$(PYTHON) scripts/make_venv.py $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+help:  ## this list
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "xgen-model needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V 2>&1)"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    echo "installing python3-venv"; \
+	    apt-get update -qq && apt-get install -y -qq python3-venv >/dev/null; \
+	  else echo "Python's venv module is missing. Run: sudo apt-get install python3-venv"; exit 1; fi; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed-%: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo "installing xgen-model[$*] into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	  --constraint constraints.txt --editable '.[$*]'
 	@touch $@
