@@ -1,0 +1,357 @@
+"""A backend that misbehaves on demand: llama-server's HTTP face in one process, without a model.
+
+Run by path or as `python -m tests.stand_in_backend`; imports nothing but the standard library, so
+that it starts in a tenth of a second. `--port 0` asks the kernel; the port is in the first line:
+`listening on http://127.0.0.1:PORT`. Inference paths need the key of `LLAMA_API_KEY`, when it is
+set; /health and /debug never do.
+
+/debug/state   running, cancelled, served, connections, bytes_sent, children (JSON)
+/debug/last    the last inference request as it came: method, target, headers, body in base64
+/metrics       llamacpp:requests_processing and stand_in:requests_cancelled_total
+"""
+
+import argparse
+import asyncio
+import base64
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+_CHAT = "/v1/chat/completions"
+_COMPLETIONS = "/v1/completions"
+_EMBEDDINGS = "/v1/embeddings"
+_INFERENCE = {_CHAT: "llm", _COMPLETIONS: "llm", _EMBEDDINGS: "embedding"}
+_REASONS = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found"}
+
+
+def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="stand_in_backend", allow_abbrev=False)
+    add, seconds = parser.add_argument, float
+    add("--port", type=int, default=0)
+    add("--name", default="model", help="served name")
+    add("--type", choices=("llm", "embedding"), default="llm")
+    add("--ready-after", type=seconds, default=0.0, help="until then every path says 503")
+    add("--refuse-until-ready", action="store_true", help="until then the port is closed instead")
+    add("--exit-code", type=int, default=1, help="for --exit-after and --crash-after-requests")
+    add("--exit-after", type=seconds, help="die after that time; 0: before the port is bound")
+    add("--ignore-sigterm", action="store_true")
+    add("--crash-after-requests", type=int, help="the Nth inference request kills the process")
+    add(
+        "--spawn-children",
+        type=int,
+        default=0,
+        help="processes in our session; they heed our --ignore-sigterm too",
+    )
+    add("--hang", action="store_true", help="inference is never answered; /health still is")
+    add("--first-byte-after", type=seconds, default=0.0, help="the prefill")
+    add("--chunks", type=int, default=3)
+    add("--chunk-interval", type=seconds, default=0.0)
+    add("--chunk-bytes", type=int, default=0, help="pad the text of each chunk to this size")
+    add("--die-mid-stream", action="store_true", help="the process dies half way through an answer")
+    add("--reset-mid-stream", action="store_true", help="only the connection does")
+    add("--reset-before-first-byte", action="store_true", help="after the request was read")
+    add("--reset-reused", action="store_true", help="reset a connection at its second request")
+    add("--close-after", type=seconds, help="close a connection that was idle for so long")
+    return parser.parse_args(argv)
+
+
+@dataclass
+class Counts:
+    running: int = 0
+    cancelled: int = 0
+    served: int = 0
+    connections: int = 0
+    bytes_sent: int = 0
+    children: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Request:
+    method: str
+    target: str
+    headers: list[tuple[str, str]]
+    body: bytes
+
+    def header(self, name: str) -> str:
+        return next((value for key, value in self.headers if key.lower() == name), "")
+
+    def describe(self) -> dict[str, object]:
+        return {
+            "method": self.method,
+            "target": self.target,
+            "headers": self.headers,
+            "body": base64.b64encode(self.body).decode(),
+        }
+
+
+class Reset(Exception):
+    """Answer with a TCP reset."""
+
+
+class Connection:
+    """One client connection, one request after the other."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self.requests = 0
+
+    async def read(self, idle_seconds: float | None) -> Request | None:
+        """The next request, or None when the client is done."""
+        with contextlib.suppress(asyncio.IncompleteReadError, TimeoutError):
+            async with asyncio.timeout(idle_seconds):
+                head = await self._reader.readuntil(b"\r\n\r\n")
+            first, *lines = head[:-4].decode("latin-1").split("\r\n")
+            method, target, _ = first.split(" ")
+            headers = [(k, v.strip()) for k, v in (line.split(":", 1) for line in lines)]
+            request = Request(method, target, headers, b"")
+            body = await self._reader.readexactly(int(request.header("content-length") or 0))
+            self.requests += 1
+            return Request(method, target, headers, body)
+        return None
+
+    async def wait_closed_by_peer(self) -> None:
+        await self._reader.read(1)
+
+    async def write(self, data: bytes) -> None:
+        self._writer.write(data)
+        await self._writer.drain()
+
+    def abort(self) -> None:
+        self._writer.transport.abort()
+
+    async def close(self) -> None:
+        self._writer.close()
+        with contextlib.suppress(OSError):
+            await self._writer.wait_closed()
+
+
+def head(status: int, content_type: str, framing: str) -> bytes:
+    """Carries hop-by-hop headers on purpose: a proxy must not pass them on."""
+    return (
+        f"HTTP/1.1 {status} {_REASONS.get(status, 'Service Unavailable')}\r\n"
+        f"Content-Type: {content_type}\r\n{framing}\r\n"
+        "Connection: keep-alive, x-hop\r\nKeep-Alive: timeout=60\r\nX-Hop: 1\r\n"
+        "X-Stand-In: yes\r\n\r\n"
+    ).encode()
+
+
+def whole(status: int, body: object, content_type: str = "application/json") -> bytes:
+    data = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+    return head(status, content_type, f"Content-Length: {len(data)}") + data
+
+
+def failure(status: int, message: str, kind: str) -> bytes:
+    return whole(status, {"error": {"code": status, "message": message, "type": kind}})
+
+
+class Backend:
+    def __init__(self, args: argparse.Namespace, started: float) -> None:
+        self._args = args
+        self._ready_at = started + args.ready_after
+        self._key = os.environ.get("LLAMA_API_KEY")
+        self._last: Request | None = None
+        self._seen = 0
+        self.counts = Counts()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = Connection(reader, writer)
+        self.counts.connections += 1
+        try:
+            while request := await connection.read(self._args.close_after):
+                if self._args.reset_reused and connection.requests > 1:
+                    raise Reset
+                await self._answer(connection, request)
+        except (Reset, ConnectionError):
+            connection.abort()
+        finally:
+            self.counts.connections -= 1
+            await connection.close()
+
+    async def _answer(self, connection: Connection, request: Request) -> None:
+        path = request.target.split("?")[0]
+        if path in _INFERENCE:
+            await self._infer(connection, request, path)
+            return
+        data = self._page(request, path)
+        await connection.write(data)
+
+    def _page(self, request: Request, path: str) -> bytes:
+        if path == "/debug/state":
+            return whole(200, vars(self.counts))
+        if path == "/debug/last":
+            return whole(200, self._last.describe() if self._last else None)
+        if time.monotonic() < self._ready_at:
+            return failure(503, "Loading model", "unavailable_error")
+        if path in ("/health", "/v1/health"):
+            return whole(200, {"status": "ok"})
+        if not self._allowed(request):
+            return failure(401, "Invalid API Key", "authentication_error")
+        if path == "/v1/models":
+            models = [{"id": self._args.name, "object": "model", "owned_by": "stand-in"}]
+            return whole(200, {"object": "list", "data": models})
+        if path == "/metrics":
+            return whole(200, self._metrics(), "text/plain; version=0.0.4")
+        return failure(404, "File Not Found", "not_found_error")
+
+    def _metrics(self) -> str:
+        return (
+            "# TYPE llamacpp:requests_processing gauge\n"
+            f"llamacpp:requests_processing {self.counts.running}\n"
+            "# TYPE llamacpp:tokens_predicted_total counter\n"
+            f"llamacpp:tokens_predicted_total {self.counts.served * self._args.chunks}\n"
+            "# TYPE stand_in:requests_cancelled_total counter\n"
+            f"stand_in:requests_cancelled_total {self.counts.cancelled}\n"
+        )
+
+    def _allowed(self, request: Request) -> bool:
+        return not self._key or request.header("authorization") == f"Bearer {self._key}"
+
+    async def _infer(self, connection: Connection, request: Request, path: str) -> None:
+        self._last = request
+        self._seen += 1
+        if self._args.crash_after_requests == self._seen:
+            die(self._args.exit_code, "crashed on demand")
+        if (refusal := self._refusal(request, path)) is not None:
+            await connection.write(refusal)
+            return
+        self.counts.running += 1
+        work = asyncio.create_task(self._work(connection, request, path))
+        watch = asyncio.create_task(connection.wait_closed_by_peer())
+        try:
+            await asyncio.wait((work, watch), return_when=asyncio.FIRST_COMPLETED)
+            if not work.done():
+                raise ConnectionAbortedError
+            work.result()
+            self.counts.served += 1
+        except ConnectionError:
+            self.counts.cancelled += 1
+            raise
+        finally:
+            self.counts.running -= 1
+            work.cancel()
+            watch.cancel()
+            await asyncio.gather(work, watch, return_exceptions=True)
+
+    def _refusal(self, request: Request, path: str) -> bytes | None:
+        if time.monotonic() < self._ready_at:
+            return failure(503, "Loading model", "unavailable_error")
+        if not self._allowed(request):
+            return failure(401, "Invalid API Key", "authentication_error")
+        if _INFERENCE[path] != self._args.type:
+            return failure(404, f"this server is not of type {_INFERENCE[path]}", "not_found_error")
+        if request.method != "POST":
+            return failure(404, "File Not Found", "not_found_error")
+        try:
+            json.loads(request.body)
+        except ValueError as exc:
+            return failure(400, f"not JSON: {exc}", "invalid_request_error")
+        return None
+
+    async def _work(self, connection: Connection, request: Request, path: str) -> None:
+        if self._args.hang:
+            await asyncio.Event().wait()
+        await asyncio.sleep(self._args.first_byte_after)
+        if self._args.reset_before_first_byte:
+            raise Reset
+        if json.loads(request.body).get("stream"):
+            await self._stream(connection, path)
+        else:
+            await self._whole_answer(connection, path)
+
+    async def _stream(self, connection: Connection, path: str) -> None:
+        await connection.write(head(200, "text/event-stream", "Transfer-Encoding: chunked"))
+        async for text in self._texts():
+            event = f"data: {json.dumps(self._answer_body(path, text, streamed=True))}\n\n".encode()
+            await self._send(connection, b"%x\r\n%s\r\n" % (len(event), event))
+        await self._send(connection, b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n")
+
+    async def _whole_answer(self, connection: Connection, path: str) -> None:
+        text = "".join([text async for text in self._texts(may_break=False)])
+        data = whole(200, self._answer_body(path, text, streamed=False))
+        half = len(data) // 2
+        await self._send(connection, data[:half])
+        self._break_on_demand()
+        await self._send(connection, data[half:])
+
+    async def _texts(self, *, may_break: bool = True) -> AsyncIterator[str]:
+        for number in range(self._args.chunks):
+            if number:
+                await asyncio.sleep(self._args.chunk_interval)
+            if may_break and number == self._args.chunks // 2:
+                self._break_on_demand()
+            yield f"token{number} ".ljust(self._args.chunk_bytes, ".")
+
+    def _break_on_demand(self) -> None:
+        if self._args.die_mid_stream:
+            die(self._args.exit_code, "died in mid-stream on demand")
+        if self._args.reset_mid_stream:
+            raise Reset
+
+    async def _send(self, connection: Connection, data: bytes) -> None:
+        await connection.write(data)
+        self.counts.bytes_sent += len(data)
+
+    def _answer_body(self, path: str, text: str, *, streamed: bool) -> dict[str, object]:
+        usage = {"prompt_tokens": 1, "completion_tokens": self._args.chunks, "total_tokens": 1}
+        common = {"id": f"stand-in-{self._seen}", "created": 0, "model": self._args.name}
+        if path == _EMBEDDINGS:
+            data = [{"object": "embedding", "index": 0, "embedding": [0.5, -0.25, 0.125]}]
+            return {**common, "object": "list", "data": data, "usage": usage}
+        if path == _COMPLETIONS:
+            choice = {"index": 0, "text": text, "finish_reason": None if streamed else "stop"}
+            return {**common, "object": "text_completion", "choices": [choice], "usage": usage}
+        message = {"role": "assistant", "content": text}
+        if streamed:
+            choice = {"index": 0, "delta": message, "finish_reason": None}
+            return {**common, "object": "chat.completion.chunk", "choices": [choice]}
+        choice = {"index": 0, "message": message, "finish_reason": "stop"}
+        return {**common, "object": "chat.completion", "choices": [choice], "usage": usage}
+
+
+def die(code: int, last_words: str) -> None:
+    print(f"error: {last_words}", flush=True)
+    os._exit(code)
+
+
+async def run(
+    args: argparse.Namespace, started: float, children: list[subprocess.Popen[bytes]]
+) -> None:
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    if not args.ignore_sigterm:
+        loop.add_signal_handler(signal.SIGTERM, stop.set)
+    if args.exit_after is not None:
+        loop.call_later(args.exit_after, die, args.exit_code, "exits on demand")
+    if args.refuse_until_ready:
+        await asyncio.sleep(args.ready_after)
+    backend = Backend(args, started)
+    backend.counts.children = [child.pid for child in children]
+    server = await asyncio.start_server(backend.serve, "127.0.0.1", args.port, backlog=1024)
+    print(f"listening on http://127.0.0.1:{server.sockets[0].getsockname()[1]}", flush=True)
+    await stop.wait()
+    for child in children:
+        child.terminate()
+    os._exit(0)
+
+
+def main() -> None:
+    started = time.monotonic()
+    args = parse_args()
+    print(f"loading {args.name}", file=sys.stderr, flush=True)
+    if args.exit_after == 0:
+        die(args.exit_code, "cannot load the model, on demand")
+    if args.ignore_sigterm:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    children = [subprocess.Popen(["sleep", "3600"]) for _ in range(args.spawn_children)]
+    asyncio.run(run(args, started, children))
+
+
+if __name__ == "__main__":
+    main()
