@@ -58,7 +58,8 @@ class ModelStatus:
     last_lines: tuple[str, ...] = ()
     log: str | None = None
     progress: tuple[int, int] | None = None
-    retry_in_seconds: float | None = None
+    retry_at: str | None = None
+    """When the next try is due: RFC 3339, UTC."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
