@@ -64,12 +64,19 @@ class EffectKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InFlight:
-    """The one effect that is under way for a model. `detail`: progress, for operators."""
+    """The one effect that is under way for a model. `detail`: progress, for operators.
+
+    `gpus`: the devices that a start has taken. `nonce`: the process that a stop ends; None: the
+    one of `spec_hash`. `aborting`: a fetch that was told to give up and has not ended yet.
+    """
 
     kind: EffectKind
     spec_hash: SpecHash
     since: float
     detail: str = ""
+    gpus: tuple[GpuUuid, ...] = ()
+    nonce: Nonce | None = None
+    aborting: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
