@@ -1,0 +1,300 @@
+"""The backends of this node: spawned, watched, asked whether they serve, brought down.
+
+Everything here runs on the loop's thread; what blocks (/proc, fsync, exec) runs in threads.
+"""
+
+import asyncio
+import itertools
+import secrets
+from collections.abc import Awaitable, Callable, Container, Sequence
+from pathlib import Path
+
+import aiohttp
+import msgspec
+import structlog
+
+from reconciler.apply.exits import LAST_LINES, BackendExited, explain
+from reconciler.apply.held import BackendView, Held
+from reconciler.apply.kin import Kin
+from reconciler.apply.leader import ExitStatus, Leader
+from reconciler.apply.leftovers import Findings, find_leftovers
+from reconciler.apply.loading import until_ready
+from reconciler.apply.logs import log_path, rotate, tail
+from reconciler.apply.ports import Ports
+from reconciler.apply.reaper import become_subreaper
+from reconciler.apply.records import Records
+from reconciler.apply.spawn import Order, Started, start
+from reconciler.backend.launch import Launch
+from reconciler.errors import Bug
+from reconciler.observe.processes import read_processes
+from reconciler.plan.ids import GpuUuid, Instance, ModelName, Nonce
+from reconciler.plan.observed import Leftover
+
+__all__ = ["BackendExited", "BackendView", "Backends"]
+
+_log = structlog.get_logger("xgen.backends")
+
+SWEEP_SECONDS = 2.0
+"""Between looks at /proc for what no event tells: orphans, new sessions, leftovers that ended."""
+
+DOUBT_SWEEPS = 15
+"""Every so many sweeps: what was doubtful at the start is looked at anew."""
+
+
+class Backends:
+    """Between `open` and `close`; `close` leaves the backends as they are.
+
+    `clock`: monotonic seconds. `wake`: called when the loop has something new to see.
+    """
+
+    def __init__(
+        self,
+        *,
+        data_dir: Path,
+        node: str,
+        clock: Callable[[], float],
+        wake: Callable[[], None],
+        ports: range,
+        log_max_bytes: int,
+    ) -> None:
+        self._node = node
+        self._clock = clock
+        self._wake = wake
+        self._log_max_bytes = log_max_bytes
+        self._logs = data_dir / "logs"
+        self._records = Records(data_dir / "spawns")
+        self._ports = Ports(ports, host="127.0.0.1", clock=clock)
+        self._held: dict[Nonce, Held] = {}
+        self._exits: list[BackendExited] = []
+        self._earlier: frozenset[Nonce] = frozenset()
+        self._problems: tuple[str, ...] = ()
+        self._session: aiohttp.ClientSession | None = None
+        self._sweeping: asyncio.Task[None] | None = None
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What is doubtful or cannot be read, as sentences. It stops nothing."""
+        return self._problems
+
+    async def open(self) -> None:
+        """Find what earlier agents left (R3), and watch from now on. Raises OSError."""
+        become_subreaper()
+        for kin in await self._read_records(None):
+            self._hold(kin, view=None)
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, force_close=True)
+        )
+        self._sweeping = asyncio.create_task(self._sweep_for_ever(), name="backends:sweep")
+
+    async def close(self) -> None:
+        """Stop watching; kills nobody."""
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+            await asyncio.gather(self._sweeping, return_exceptions=True)
+        for held in tuple(self._held.values()):
+            await held.close()
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    def live(self) -> tuple[BackendView, ...]:
+        """Backends of this agent, their end under way or not; gone ones are in `take_exits`."""
+        return tuple(held.view for held in self._held.values() if held.view is not None)
+
+    def leftovers(self) -> tuple[Leftover, ...]:
+        """What an agent before this one left, and lives."""
+        return tuple(held.leftover() for held in self._held.values() if held.view is None)
+
+    def take_exits(self) -> tuple[BackendExited, ...]:
+        """Exits since the last call; each is told once, when nobody of the spawn is left."""
+        exits = tuple(self._exits)
+        self._exits.clear()
+        return exits
+
+    def free_port(self) -> int:
+        """A port for the next spawn, not given to another one meanwhile. Raises Transient."""
+        return self._ports.take({held.kin.record.port for held in self._held.values()})
+
+    async def spawn(
+        self,
+        *,
+        model: ModelName,
+        instance: Instance,
+        gpus: tuple[GpuUuid, ...],
+        launch: Launch,
+        first_answer_seconds: float = 300.0,
+    ) -> BackendView:
+        """Start a backend and ask it, in the background, until it serves.
+
+        Raises Transient or Rejected: "cannot start x: /path: permission denied". Cancelled in
+        between, the backend is there all the same, and in `live`.
+        """
+        if self._session is None:
+            raise Bug(f"cannot start {model}: the backends are not open")
+        order = Order(
+            model=model,
+            nonce=Nonce(secrets.token_hex(16)),
+            node=self._node,
+            instance=instance,
+            gpus=gpus,
+            launch=launch,
+            log=log_path(self._logs, model),
+        )
+        starting = asyncio.create_task(
+            self._start(order, self._session, first_answer_seconds), name=f"spawn:{model}"
+        )
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            await asyncio.wait([starting])
+            raise
+
+    async def stop(
+        self,
+        nonce: Nonce,
+        *,
+        stop_seconds: float,
+        kill_seconds: float,
+        hurry: asyncio.Event | None = None,
+    ) -> None:
+        """Climb the ladder (R10) for a live backend or a leftover; return when nobody is left.
+
+        One that is not there is stopped already; a stop under way is joined. `hurry`, when set:
+        KILL at once. Raises Transient that names survivors.
+        """
+        if (held := self._held.get(nonce)) is not None:
+            await held.end(stop_seconds=stop_seconds, kill_seconds=kill_seconds, hurry=hurry)
+
+    def kill_now(self) -> None:
+        """SIGKILL to every process of every backend and leftover."""
+        for held in tuple(self._held.values()):
+            held.kill()
+
+    async def _start(
+        self, order: Order, session: aiohttp.ClientSession, first_answer_seconds: float
+    ) -> BackendView:
+        try:
+            started = await asyncio.to_thread(start, order, self._records)
+            view = self._view(order, started)
+            leader = Leader(pid=started.pid, pidfd=started.pidfd, child=True)
+            held = self._hold(Kin(started.record, leader), view=view)
+        finally:
+            self._ports.release(order.launch.port)
+
+        def ready() -> Awaitable[None]:
+            return until_ready(
+                session,
+                order.launch,
+                first_answer_seconds=first_answer_seconds,
+                report=held.note,
+            )
+
+        held.load(ready, self._clock)
+        return view
+
+    def _view(self, order: Order, started: Started) -> BackendView:
+        return BackendView(
+            model=order.model,
+            nonce=order.nonce,
+            pid=started.pid,
+            instance=order.instance,
+            launch=order.launch,
+            gpus=order.gpus,
+            started_at=self._clock(),
+            loaded_at=None,
+            log_path=order.log,
+            stopping=False,
+        )
+
+    def _hold(self, kin: Kin, *, view: BackendView | None) -> Held:
+        held = Held(kin, view=view, ended=self._end, changed=self._wake)
+        self._held[held.nonce] = held
+        if kin.leader is not None:
+            kin.leader.watch(lambda: self._leader_gone(held))
+        return held
+
+    def _leader_gone(self, held: Held) -> None:
+        """Who outlives a leader of ours goes after it at once: its port is free again, but its
+        memory is not (vllm#55510). The end of a leftover is for the plan to order (R3)."""
+        if held.view is not None:
+            held.begin_end()
+        self._wake()
+
+    async def _end(self, held: Held) -> None:
+        """Nobody is left of it: tell so, and forget it."""
+        exited = await self._exited(held, held.view) if held.view is not None else None
+        await asyncio.to_thread(self._records.remove, held.nonce)
+        del self._held[held.nonce]
+        if held.kin.leader is not None:
+            held.kin.leader.close()
+        if exited is not None:
+            self._exits.append(exited)
+        self._wake()
+
+    async def _exited(self, held: Held, view: BackendView) -> BackendExited:
+        now = self._clock()
+        status = held.kin.leader.status if held.kin.leader else ExitStatus()
+        during = "stop" if held.asked else "run" if view.loaded_at is not None else "load"
+        uptime = now - view.started_at
+        return BackendExited(
+            model=view.model,
+            nonce=view.nonce,
+            pid=view.pid,
+            instance=view.instance,
+            during=during,
+            code=status.code,
+            signal=status.signal,
+            uptime_seconds=uptime,
+            loaded_seconds=now - view.loaded_at if view.loaded_at is not None else 0.0,
+            last_lines=await asyncio.to_thread(
+                tail, view.log_path, LAST_LINES, from_offset=held.kin.record.log_offset
+            ),
+            reason=explain(status, during, uptime),
+            at=now,
+        )
+
+    async def _sweep_for_ever(self) -> None:
+        for number in itertools.count(1):
+            await asyncio.sleep(SWEEP_SECONDS)
+            try:
+                await self._sweep()
+                if self._problems and number % DOUBT_SWEEPS == 0:
+                    await self._read_records(self._earlier)
+            except Exception:  # noqa: BLE001  the boundary of the task: the next sweep may do better
+                _log.exception("sweep of backends failed")
+
+    async def _sweep(self) -> None:
+        watched = [held for held in self._held.values() if not held.dying]
+        if not watched:
+            return
+        await asyncio.to_thread(self._look, [held.kin for held in watched])
+        for held in watched:
+            leader = held.kin.leader
+            if (leader is None or leader.gone.is_set()) and (held.view or not held.kin.alive):
+                held.begin_end()
+
+    def _look(self, kins: Sequence[Kin]) -> None:
+        table = read_processes()
+        for kin in kins:
+            kin.look(table)
+            rotate(Path(kin.record.log), self._log_max_bytes)
+            if kin.later_sessions != kin.record.sessions:
+                kin.record = msgspec.structs.replace(kin.record, sessions=kin.later_sessions)
+                self._records.write(kin.record)
+
+    async def _read_records(self, only: Container[Nonce] | None) -> tuple[Kin, ...]:
+        """Compare the records of earlier agents with /proc; who lives. `only`: these, not all."""
+
+        def read() -> tuple[Findings, tuple[str, ...]]:
+            self._logs.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._records.open()
+            records, unreadable = self._records.read()
+            findings = find_leftovers([r for r in records if only is None or r.nonce in only])
+            for record in findings.ended:
+                self._records.remove(record.nonce)
+            return findings, unreadable
+
+        findings, unreadable = await asyncio.to_thread(read)
+        self._earlier = findings.open
+        self._problems = (*unreadable, *findings.problems)
+        return findings.alive

@@ -1,0 +1,181 @@
+"""One spawn as the agent holds it, from its start (or its discovery) to its proven end."""
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import structlog
+
+from reconciler.apply.kin import Kin
+from reconciler.apply.ladder import bring_down
+from reconciler.backend.launch import Launch
+from reconciler.errors import Transient
+from reconciler.plan.ids import GpuUuid, Instance, ModelName, Nonce
+from reconciler.plan.observed import Leftover
+
+_log = structlog.get_logger("xgen.backends")
+
+KILL_SECONDS = 10.0
+"""For the kernel to end what was killed, where no model's own setting is at hand."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackendView:
+    """A live backend of ours. Times on the agent's monotonic clock.
+
+    `stopping`: its end is under way, asked for or not; nothing may be routed to it. `progress`:
+    what it still lacks to be loaded, or what holds up its end; empty while it serves.
+    """
+
+    model: ModelName
+    nonce: Nonce
+    pid: int
+    instance: Instance
+    launch: Launch
+    gpus: tuple[GpuUuid, ...]
+    started_at: float
+    loaded_at: float | None
+    log_path: Path
+    stopping: bool
+    progress: str = ""
+
+
+class Held:
+    """`view` is None for a leftover. `asked`: its end was wanted before it came.
+
+    `ended`: awaited once, when nobody of the spawn is left. `changed`: called when the view is.
+    """
+
+    def __init__(
+        self,
+        kin: Kin,
+        *,
+        view: BackendView | None,
+        ended: Callable[["Held"], Awaitable[None]],
+        changed: Callable[[], None],
+    ) -> None:
+        self.kin = kin
+        self.view = view
+        self.asked = False
+        self._ended = ended
+        self._changed = changed
+        self._urgent = asyncio.Event()
+        self._death: asyncio.Task[None] | None = None
+        self._loading: asyncio.Task[None] | None = None
+
+    @property
+    def nonce(self) -> Nonce:
+        return self.kin.record.nonce
+
+    @property
+    def dying(self) -> bool:
+        """The ladder is under way."""
+        return self._death is not None and not self._death.done()
+
+    def leftover(self) -> Leftover:
+        record = self.kin.record
+        pid = record.pid if record.pid is not None else self.kin.alive[0].pid
+        return Leftover(
+            nonce=record.nonce, model=record.model, pid=pid, gpus=record.gpus, stopping=self.dying
+        )
+
+    def load(self, until_ready: Callable[[], Awaitable[None]], clock: Callable[[], float]) -> None:
+        """Wait, in a task, until it serves, and note when."""
+
+        async def wait() -> None:
+            try:
+                await until_ready()
+            except Exception as exc:  # noqa: BLE001  the boundary of the task: it must not end unsaid
+                _log.exception("asking a backend failed", model=self.kin.record.model)
+                self.note(f"cannot be asked whether it serves: {exc!r}")
+            else:
+                self._change(loaded_at=clock(), progress="")
+
+        self._loading = asyncio.create_task(wait(), name=f"ready:{self.kin.record.model}")
+
+    def note(self, progress: str) -> None:
+        """What it still lacks."""
+        self._change(progress=progress)
+
+    async def end(
+        self, *, stop_seconds: float, kill_seconds: float, hurry: asyncio.Event | None
+    ) -> None:
+        """Join the end that is under way, or begin it. Cancelling this leaves it under way."""
+        leader = self.kin.leader
+        if leader is None or not leader.gone.is_set():
+            self.asked = True
+        death = self.begin_end(stop_seconds=stop_seconds, kill_seconds=kill_seconds)
+        hurrying = asyncio.create_task(self._obey(hurry), name=f"hurry:{self.kin.record.model}")
+        try:
+            await asyncio.shield(death)
+        finally:
+            hurrying.cancel()
+
+    def begin_end(
+        self, *, stop_seconds: float = 0.0, kill_seconds: float = KILL_SECONDS
+    ) -> asyncio.Task[None]:
+        if self._death is None or (self._death.done() and not self._succeeded()):
+            if self._loading is not None:
+                self._loading.cancel()
+            if self.view is not None:
+                self.view = replace(self.view, stopping=True, progress="")
+            self._death = asyncio.create_task(
+                self._die(stop_seconds, kill_seconds), name=f"stop:{self.kin.record.model}"
+            )
+            self._death.add_done_callback(self._note_survivors)
+            self._changed()
+        return self._death
+
+    def kill(self) -> None:
+        """SIGKILL to everyone that was seen, now, and the rest of the end in a task."""
+        leader = self.kin.leader
+        self.asked = self.asked or leader is None or not leader.gone.is_set()
+        self._urgent.set()
+        self.kin.send(self.kin.alive, signal.SIGKILL)
+        self.begin_end()
+
+    async def close(self) -> None:
+        """Let go of it, as it is."""
+        tasks = [task for task in (self._loading, self._death) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self.kin.leader is not None:
+            self.kin.leader.close()
+
+    async def _die(self, stop_seconds: float, kill_seconds: float) -> None:
+        await bring_down(
+            self.kin, stop_seconds=stop_seconds, kill_seconds=kill_seconds, urgent=self._urgent
+        )
+        await self._ended(self)
+
+    async def _obey(self, hurry: asyncio.Event | None) -> None:
+        if hurry is not None:
+            await hurry.wait()
+            self._urgent.set()
+
+    def _change(self, *, loaded_at: float | None = None, progress: str) -> None:
+        if self.view is not None and not self.view.stopping:
+            self.view = replace(self.view, loaded_at=loaded_at, progress=progress)
+            self._changed()
+
+    def _succeeded(self) -> bool:
+        death = self._death
+        return (
+            death is not None
+            and death.done()
+            and not death.cancelled()
+            and death.exception() is None
+        )
+
+    def _note_survivors(self, death: asyncio.Task[None]) -> None:
+        """Whoever awaits the end hears of it, too; here nobody may be waiting."""
+        if death.cancelled() or (error := death.exception()) is None:
+            return
+        if not isinstance(error, Transient):
+            _log.error("the end of a backend failed", model=self.kin.record.model, exc_info=error)
+        if self.view is not None:
+            self.view = replace(self.view, progress=str(error))
+        self._changed()

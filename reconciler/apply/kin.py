@@ -1,0 +1,86 @@
+"""All processes of one spawn, found anew at each look, and signals that reach no one else."""
+
+import os
+import signal
+from collections.abc import Sequence
+
+from reconciler.apply.leader import Leader, send
+from reconciler.apply.reaper import reap
+from reconciler.apply.records import SpawnRecord
+from reconciler.backend.environment import NONCE_VARIABLE
+from reconciler.observe.family import Lineage, family
+from reconciler.observe.processes import (
+    Process,
+    ProcessTable,
+    environment_value,
+    read_processes,
+)
+
+
+def nonce_of(pid: int) -> str | None:
+    return environment_value(pid, NONCE_VARIABLE)
+
+
+class Kin:
+    """The processes of one spawn. `leader` is None where it was dead when we came.
+
+    What was once proven stays proven: a process that leaves the session, or loses its parent
+    (double fork), is known by pid and start time from then on.
+    """
+
+    def __init__(self, record: SpawnRecord, leader: Leader | None) -> None:
+        self.record = record
+        self.leader = leader
+        self._born_here = leader is not None and leader.held
+        self._alive: tuple[Process, ...] = ()
+        self._sessions: tuple[int, ...] = record.all_sessions
+
+    @property
+    def alive(self) -> tuple[Process, ...]:
+        """Whom the last look saw alive."""
+        return self._alive
+
+    @property
+    def later_sessions(self) -> tuple[int, ...]:
+        """Beside the first one: those that its processes were seen in."""
+        return self._sessions[1:]
+
+    def look(self, table: ProcessTable | None = None) -> tuple[Process, ...]:
+        """Who lives. Zombies do not: those that are ours to reap are reaped, but for the leader.
+
+        Reads /proc, so it belongs in a thread.
+        """
+        held = self.leader is not None and self.leader.held
+        members = family(
+            Lineage(
+                nonce=self.record.nonce,
+                sessions=self._sessions,
+                held=held,
+                reaper=os.getpid() if self._born_here else None,
+                known={process.pid: process.start_ticks for process in self._alive},
+            ),
+            table if table is not None else read_processes(),
+            nonce_of,
+        )
+        alive = tuple(member for member in members if member.alive)
+        opened = {member.session for member in alive} - {*self._sessions, os.getsid(0)}
+        self._alive = alive
+        self._sessions = (*self._sessions, *sorted(opened))
+        for member in members:
+            if not member.alive and not (held and member.pid == self.record.pid):
+                reap(member)
+        return alive
+
+    def send(self, processes: Sequence[Process], number: signal.Signals) -> None:
+        """Signal these, each proven anew; the leader's own group at once, while that is safe."""
+        leader = self.leader
+        if leader is not None and leader.held:
+            leader.send_to_group(number)
+            processes = [process for process in processes if process.group != leader.pid]
+        for process in processes:
+            send(process, number)
+
+    def reap_leader(self) -> None:
+        """Once nobody lives: no signal goes to its group from then on."""
+        if self.leader is not None:
+            self.leader.reap()

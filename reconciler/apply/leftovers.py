@@ -1,0 +1,142 @@
+"""What earlier agents of this data folder left: which records still have somebody alive."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from reconciler.apply.kin import Kin, nonce_of
+from reconciler.apply.leader import Leader, hold
+from reconciler.apply.records import SpawnRecord
+from reconciler.observe.family import Lineage, strangers
+from reconciler.observe.processes import (
+    HOST_PID_NAMESPACE,
+    Process,
+    ProcessTable,
+    boot_id,
+    pid_namespace,
+    read_processes,
+)
+from reconciler.plan.ids import Nonce
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Findings:
+    """`alive`: spawns with living processes. `ended`: records of which nothing lives,
+    and nobody could be meant.
+
+    `problems`: what is doubtful, for operators; nothing of it is ever killed.
+    """
+
+    alive: tuple[Kin, ...]
+    ended: tuple[SpawnRecord, ...]
+    doubtful: tuple[SpawnRecord, ...]
+    problems: tuple[str, ...]
+
+    @property
+    def open(self) -> frozenset[Nonce]:
+        """Whose records stay."""
+        alive = (kin.record.nonce for kin in self.alive)
+        return frozenset((*alive, *(record.nonce for record in self.doubtful)))
+
+
+def find_leftovers(records: Sequence[SpawnRecord]) -> Findings:
+    """Compare records with /proc. Blocks for a look at every process."""
+    boot, namespace = boot_id(), pid_namespace() or "unknown"
+    table = read_processes()
+    nonces = _nonces(table)
+    alive: list[Kin] = []
+    ended: list[SpawnRecord] = []
+    doubtful: list[SpawnRecord] = []
+    problems: list[str] = []
+    for record in records:
+        doubts: list[str] = []
+        kin = None
+        if record.boot_id == boot and record.pid_namespace == namespace:
+            kin = _kin(record, table, nonces)
+            kin.look(table)
+            doubts = _doubts(kin, table, nonces)
+        elif record.boot_id == boot:
+            doubts = _foreign_doubts(record, table)
+        problems.extend(doubts)
+        if kin and kin.alive:
+            alive.append(kin)
+        else:
+            (doubtful if doubts else ended).append(record)
+    return Findings(
+        alive=tuple(alive),
+        ended=tuple(ended),
+        doubtful=tuple(doubtful),
+        problems=tuple(problems),
+    )
+
+
+def _nonces(table: ProcessTable) -> Mapping[int, str]:
+    found = ((process.pid, nonce_of(process.pid)) for process in table.values() if process.alive)
+    return {pid: nonce for pid, nonce in found if nonce is not None}
+
+
+def _kin(record: SpawnRecord, table: ProcessTable, nonces: Mapping[int, str]) -> Kin:
+    if record.pid is None:
+        record = _completed(record, table, nonces)
+    process = table.get(record.pid) if record.pid is not None else None
+    leader = None
+    if process and process.alive and _is_leader(process, record, nonces):
+        pidfd = hold(process)
+        leader = Leader(pid=process.pid, pidfd=pidfd, child=False) if pidfd is not None else None
+    return Kin(record, leader)
+
+
+def _is_leader(process: Process, record: SpawnRecord, nonces: Mapping[int, str]) -> bool:
+    return (
+        process.start_ticks == record.start_ticks
+        and process.session == record.session
+        and nonces.get(process.pid) == record.nonce
+    )
+
+
+def _completed(record: SpawnRecord, table: ProcessTable, nonces: Mapping[int, str]) -> SpawnRecord:
+    """The agent died between the record and its completion: the nonce tells the leader.
+
+    It leads a session of its own and is not older than the record.
+    """
+    for pid, process in sorted(table.items()):
+        leads = process.session == pid and process.start_ticks >= record.written_ticks
+        if leads and nonces.get(pid) == record.nonce:
+            return msgspec.structs.replace(
+                record, pid=pid, session=pid, start_ticks=process.start_ticks
+            )
+    return record
+
+
+def _foreign_doubts(record: SpawnRecord, table: ProcessTable) -> list[str]:
+    """A container's pid namespace ends with its first process, and takes all others along; so a
+    record of one that nobody is in is of a container that is gone. The host's never ends."""
+    seen = any(pid_namespace(pid) == record.pid_namespace for pid in table)
+    if record.pid_namespace != HOST_PID_NAMESPACE and not seen:
+        return []
+    return [
+        f"cannot tell whether {record.model} of spawn {record.nonce} still runs: it was started "
+        f"in another pid namespace, {record.pid_namespace}; left alone"
+    ]
+
+
+def _doubts(kin: Kin, table: ProcessTable, nonces: Mapping[int, str]) -> list[str]:
+    record = kin.record
+    lineage = Lineage(nonce=record.nonce, sessions=(), known={})
+    doubts = [
+        f"process {process} carries the nonce of {record.model} ({record.nonce}), but is not of "
+        "its session; left alone"
+        for process in strangers(lineage, kin.alive, table, nonces.get)
+    ]
+    process = table.get(record.pid) if record.pid is not None else None
+    if process and process.alive and process not in kin.alive and _same(process, record):
+        doubts.append(
+            f"process {process} has the pid and the start time of {record.model}, but its "
+            f"environment does not hold the nonce {record.nonce}; left alone"
+        )
+    return doubts
+
+
+def _same(process: Process, record: SpawnRecord) -> bool:
+    return process.start_ticks == record.start_ticks

@@ -1,0 +1,121 @@
+"""What was spawned, on disk: written before a spawn, completed after it, removed at its end.
+
+<data-dir>/spawns/<nonce>.json    0600: it holds the backend's key
+
+A record without a pid: the agent died around the spawn. The process, if there is one, is found by
+its nonce.
+"""
+
+import contextlib
+import os
+from pathlib import Path
+
+import msgspec
+
+from reconciler.plan.ids import FilesDigest, GpuUuid, Instance, ModelName, Nonce, SpecHash
+
+VERSION = 1
+
+
+class SpawnRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=False):
+    """One spawn. Additions must be optional: the release before reads these files, too.
+
+    `written_ticks`: when the record was first written, in ticks after boot; the process is not
+    older. `session`, `start_ticks`, `pid`: None until the process is there; the session's number is
+    its leader's pid. `sessions`: others that its processes opened. `argv`: keys are masked.
+    """
+
+    version: int
+    nonce: Nonce
+    node: str
+    boot_id: str
+    pid_namespace: str
+    written_ticks: int
+    model: ModelName
+    spec_hash: SpecHash
+    files_digest: FilesDigest
+    gpus: tuple[GpuUuid, ...]
+    backend: str
+    argv: tuple[str, ...]
+    host: str
+    port: int
+    api_key: str | None
+    log: str
+    log_offset: int
+    pid: int | None = None
+    start_ticks: int | None = None
+    session: int | None = None
+    sessions: tuple[int, ...] = ()
+
+    @property
+    def instance(self) -> Instance:
+        return Instance(spec_hash=self.spec_hash, files_digest=self.files_digest)
+
+    @property
+    def all_sessions(self) -> tuple[int, ...]:
+        """The first one first; empty while the process is not known."""
+        return (self.session, *self.sessions) if self.session is not None else ()
+
+
+class _Version(msgspec.Struct):
+    version: int
+
+
+class Records:
+    """The folder of records."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def open(self) -> None:
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def write(self, record: SpawnRecord) -> None:
+        """Whole or not at all, and on the disk when it returns. Raises OSError."""
+        path = self._path(record.nonce)
+        partial = path.with_suffix(".partial")
+        file = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(file, "wb") as stream:
+            stream.write(msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+        partial.replace(path)
+        self._sync_folder()
+
+    def remove(self, nonce: Nonce) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self._path(nonce).unlink()
+
+    def read(self) -> tuple[tuple[SpawnRecord, ...], tuple[str, ...]]:
+        """All records that can be read, and what is wrong with each that cannot.
+
+        One of the latter is left where it is: what it speaks of may live.
+        """
+        records, problems = [], []
+        for path in sorted(self._folder.glob("*.json")):
+            try:
+                records.append(_decode(path))
+            except (OSError, msgspec.MsgspecError, ValueError) as exc:
+                problems.append(f"cannot read spawn record {path}: {exc}")
+        return tuple(records), tuple(problems)
+
+    def _path(self, nonce: Nonce) -> Path:
+        return self._folder / f"{nonce}.json"
+
+    def _sync_folder(self) -> None:
+        folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def _decode(path: Path) -> SpawnRecord:
+    content = path.read_bytes()
+    version = msgspec.json.decode(content, type=_Version).version
+    if version != VERSION:
+        raise ValueError(f"it has version {version}, this agent knows {VERSION}")
+    record = msgspec.json.decode(content, type=SpawnRecord)
+    if path.stem != record.nonce:
+        raise ValueError(f"it speaks of the spawn {record.nonce}")
+    return record

@@ -1,0 +1,159 @@
+"""One spawn: record, log, process, the record completed. Blocks, so it belongs in a thread."""
+
+import contextlib
+import errno
+import os
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from reconciler.apply.logs import open_log, write_header
+from reconciler.apply.records import VERSION, Records, SpawnRecord
+from reconciler.backend.environment import NONCE_VARIABLE
+from reconciler.backend.launch import Launch
+from reconciler.errors import Rejected, Transient
+from reconciler.observe.processes import boot_id, pid_namespace, read_process, ticks_since_boot
+from reconciler.plan.ids import GpuUuid, Instance, ModelName, Nonce
+
+_HOPELESS = frozenset(
+    {
+        errno.ENOENT,
+        errno.ENOTDIR,
+        errno.EACCES,
+        errno.EPERM,
+        errno.ENOEXEC,
+        errno.EISDIR,
+        errno.ELOOP,
+        errno.ENAMETOOLONG,
+        errno.E2BIG,
+    }
+)
+"""What exec refuses for ever, as long as the command stays the same."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What is to be started."""
+
+    model: ModelName
+    nonce: Nonce
+    node: str
+    instance: Instance
+    gpus: tuple[GpuUuid, ...]
+    launch: Launch
+    log: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """A child of ours; `pidfd` is the caller's to close."""
+
+    record: SpawnRecord
+    pid: int
+    pidfd: int
+
+
+def start(order: Order, records: Records) -> Started:
+    """Raises Rejected where the command cannot run at all, Transient where it may later.
+
+    A death of the agent at any point leaves a record from which the next one finds the child.
+    """
+    try:
+        log = open_log(order.log)
+    except OSError as exc:
+        raise Transient(f"cannot start {order.model}: log {order.log}: {_text(exc)}") from exc
+    try:
+        return _start(order, records, log)
+    finally:
+        os.close(log)
+
+
+def _start(order: Order, records: Records, log: int) -> Started:
+    argv = _masked(order.launch)
+    try:
+        write_header(log, _header(order, argv))
+        record = _record(order, argv, log_offset=os.fstat(log).st_size)
+        records.write(record)
+    except OSError as exc:
+        raise Transient(
+            f"cannot start {order.model}: cannot write its record and log: {_text(exc)}"
+        ) from exc
+    try:
+        pid = _execute(order, log)
+    except BaseException:
+        records.remove(order.nonce)
+        raise
+    pidfd = os.pidfd_open(pid)
+    process = read_process(pid)
+    record = msgspec.structs.replace(
+        record, pid=pid, session=pid, start_ticks=process.start_ticks if process else None
+    )
+    # On a full disk the first record stands, and the nonce in it finds the process.
+    with contextlib.suppress(OSError):
+        records.write(record)
+        write_header(log, f"{order.model} runs as pid {pid}")
+    return Started(record=record, pid=pid, pidfd=pidfd)
+
+
+def _execute(order: Order, log: int) -> int:
+    launch = order.launch
+    try:
+        child = subprocess.Popen(
+            launch.argv,
+            env={**launch.env, NONCE_VARIABLE: order.nonce},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            close_fds=True,
+        )
+    except ValueError as exc:  # a NUL byte in an argument
+        raise Rejected(f"cannot start {order.model}: {launch.argv[0]}: {exc}") from exc
+    except OSError as exc:
+        kind = Rejected if exc.errno in _HOPELESS else Transient
+        raise kind(f"cannot start {order.model}: {launch.argv[0]}: {_text(exc)}") from exc
+    # The child is waited for by its pidfd; the object must not do so, nor warn that nobody does.
+    child.returncode = 0
+    return child.pid
+
+
+def _record(order: Order, argv: Sequence[str], *, log_offset: int) -> SpawnRecord:
+    return SpawnRecord(
+        version=VERSION,
+        nonce=order.nonce,
+        node=order.node,
+        boot_id=boot_id(),
+        pid_namespace=pid_namespace() or "unknown",
+        written_ticks=ticks_since_boot(),
+        model=order.model,
+        spec_hash=order.instance.spec_hash,
+        files_digest=order.instance.files_digest,
+        gpus=order.gpus,
+        backend=order.launch.backend,
+        argv=tuple(argv),
+        host=order.launch.host,
+        port=order.launch.port,
+        api_key=order.launch.api_key,
+        log=str(order.log),
+        log_offset=log_offset,
+    )
+
+
+def _header(order: Order, argv: Sequence[str]) -> str:
+    moment = datetime.now(UTC).isoformat(timespec="seconds")
+    spec = order.instance.spec_hash
+    return f"{moment} starting {order.model} (spec {spec}, spawn {order.nonce}): {' '.join(argv)}"
+
+
+def _masked(launch: Launch) -> tuple[str, ...]:
+    if not launch.api_key:
+        return tuple(launch.argv)
+    return tuple(argument.replace(launch.api_key, "***") for argument in launch.argv)
+
+
+def _text(exc: OSError) -> str:
+    return (exc.strerror or str(exc)).lower()

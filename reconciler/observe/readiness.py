@@ -1,0 +1,180 @@
+"""Does a backend serve? Health, then its served name, then one real answer of its type (design §8).
+
+A backend's log is never read for it, and a healthy page alone proves nothing: engines answer 200
+before they can generate (production-stack#619) and after they have died (vllm#19849).
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import aiohttp
+import msgspec
+
+from reconciler.plan.desired import ModelType
+
+HEALTH_SECONDS = 5.0
+"""For health and the list of models: a page that takes longer is asked again."""
+
+
+class Questions(Protocol):
+    """As `backend.launch.Probe`."""
+
+    @property
+    def health_path(self) -> str: ...
+    @property
+    def models_path(self) -> str: ...
+    @property
+    def served_name(self) -> str: ...
+    @property
+    def answer_path(self) -> str: ...
+    @property
+    def answer_body(self) -> Mapping[str, object]: ...
+    @property
+    def type(self) -> ModelType: ...
+
+
+class Asked(Protocol):
+    """As `backend.launch.Launch`: the port of this very spawn, never a remembered one."""
+
+    @property
+    def host(self) -> str: ...
+    @property
+    def port(self) -> int: ...
+    @property
+    def api_key(self) -> str | None: ...
+    @property
+    def probe(self) -> Questions: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotYet:
+    """`reason`: what is still missing, as a clause: "health: 503 Loading model"."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """It gave a real answer."""
+
+
+async def probe(
+    session: aiohttp.ClientSession, asked: Asked, *, first_answer_seconds: float = 300.0
+) -> NotYet | Ready:
+    """Ask once. Never raises for what the other side does; `first_answer_seconds` is for the
+    real answer, which may wait for kernels to be compiled."""
+    questions = asked.probe
+    health = await _ask(session, asked, "GET", questions.health_path, seconds=HEALTH_SECONDS)
+    if isinstance(health, str) or health.status != 200:
+        return NotYet(reason=f"health: {health}")
+    models = await _ask(session, asked, "GET", questions.models_path, seconds=HEALTH_SECONDS)
+    if isinstance(models, str):
+        return NotYet(reason=f"list of models: {models}")
+    if (doubt := _not_ours(asked, models)) is not None:
+        return NotYet(reason=doubt)
+    answer = await _ask(
+        session,
+        asked,
+        "POST",
+        questions.answer_path,
+        body=questions.answer_body,
+        seconds=first_answer_seconds,
+    )
+    if isinstance(answer, str) or answer.status != 200:
+        return NotYet(reason=f"first answer: {answer}")
+    if not _answers(questions.type, answer.json):
+        return NotYet(reason=f"first answer: 200, but nothing of type {questions.type} in it")
+    return Ready()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Reply:
+    status: int
+    json: object
+
+    def __str__(self) -> str:
+        """`503 Loading model`: the status and the engine's own words, where it has some."""
+        error = self.json.get("error") if isinstance(self.json, dict) else None
+        message = error.get("message") if isinstance(error, dict) else error
+        return f"{self.status} {message}" if isinstance(message, str) else str(self.status)
+
+
+async def _ask(
+    session: aiohttp.ClientSession,
+    asked: Asked,
+    method: str,
+    path: str,
+    *,
+    body: Mapping[str, object] | None = None,
+    seconds: float,
+) -> _Reply | str:
+    """A reply, or why there is none. A refused connection is how most engines say "loading"."""
+    headers = {"Content-Type": "application/json"} if body is not None else {}
+    if asked.api_key is not None:
+        headers["Authorization"] = f"Bearer {asked.api_key}"
+    try:
+        async with session.request(
+            method,
+            f"http://{asked.host}:{asked.port}{path}",
+            data=msgspec.json.encode(body) if body is not None else None,
+            headers=headers,
+            timeout=aiohttp.ClientTimeout(total=seconds),
+            allow_redirects=False,
+        ) as response:
+            return _Reply(status=response.status, json=_decode(await response.read()))
+    except aiohttp.ClientConnectorError:
+        return f"port {asked.port} is not open yet"
+    except TimeoutError:
+        return f"nothing came within {seconds:.0f} s"
+    except (aiohttp.ClientError, ConnectionError, asyncio.IncompleteReadError) as exc:
+        return f"the connection broke ({type(exc).__name__})"
+
+
+def _decode(content: bytes) -> object:
+    try:
+        return msgspec.json.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def _not_ours(asked: Asked, models: _Reply) -> str | None:
+    """Another server may have taken the port between our bind() and the child's."""
+    another = f"another server seems to answer on port {asked.port}: "
+    if models.status in (401, 403):
+        return f"{another}it refuses this backend's key"
+    if models.status != 200:
+        return f"list of models: {models}"
+    served = _names(models.json)
+    if asked.probe.served_name not in served:
+        listed = ", ".join(sorted(served)[:5]) or "nothing"
+        return f"{another}it serves {listed}, not {asked.probe.served_name}"
+    return None
+
+
+def _names(listing: object) -> frozenset[str]:
+    data = listing.get("data") if isinstance(listing, dict) else None
+    entries = data if isinstance(data, list) else []
+    names = (entry.get("id") for entry in entries if isinstance(entry, dict))
+    return frozenset(name for name in names if isinstance(name, str))
+
+
+def _answers(kind: ModelType, answer: object) -> bool:
+    if not isinstance(answer, dict):
+        return False
+    match kind:
+        case ModelType.LLM:
+            return _filled(answer.get("choices"))
+        case ModelType.EMBEDDING:
+            data = answer.get("data")
+            first = data[0] if isinstance(data, list) and data else None
+            return isinstance(first, dict) and _filled(first.get("embedding"))
+        case ModelType.RERANK:
+            return _filled(answer.get("results"))
+        case ModelType.TRANSCRIPTION:
+            return isinstance(answer.get("text"), str)
+
+
+def _filled(value: object) -> bool:
+    return isinstance(value, list) and len(value) > 0
