@@ -27,6 +27,17 @@ _CHAT = "/v1/chat/completions"
 _COMPLETIONS = "/v1/completions"
 _EMBEDDINGS = "/v1/embeddings"
 _INFERENCE = {_CHAT: "llm", _COMPLETIONS: "llm", _EMBEDDINGS: "embedding"}
+_CHILDREN = {
+    "plain": "exec sleep 3600",
+    "ignore-term": "trap '' TERM; exec sleep 3600",
+    "stopped": "kill -STOP $$; exec sleep 3600",
+    "setsid": "exec setsid sleep 3600",
+    "setsid-ignore-term": "trap '' TERM; exec setsid sleep 3600",
+    "double-fork": "setsid sleep 3600 & exit 0",
+    "brief": "exit 0",
+    "titled": "exec env -i sleep 3600",
+}
+"""In `sh`. `brief` ends at once, `titled` loses its environment as one with a rewritten title."""
 _REASONS = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found"}
 
 
@@ -48,6 +59,16 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
         default=0,
         help="processes in our session; they heed our --ignore-sigterm too",
     )
+    add(
+        "--child",
+        choices=sorted(_CHILDREN),
+        action="append",
+        default=[],
+        help="a process that we do not end when we are told to; may be repeated",
+    )
+    add("--trap", action="store_true", help="die by SIGILL before the port is bound")
+    add("--hang-on-load", action="store_true", help="never bind the port, ignore everything")
+    add("--log-megabytes", type=int, default=0, help="print so much before the port is bound")
     add("--hang", action="store_true", help="inference is never answered; /health still is")
     add("--first-byte-after", type=seconds, default=0.0, help="the prefill")
     add("--chunks", type=int, default=3)
@@ -350,6 +371,15 @@ def main() -> None:
     if args.ignore_sigterm:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     children = [subprocess.Popen(["sleep", "3600"]) for _ in range(args.spawn_children)]
+    for kind in args.child:
+        subprocess.Popen(["sh", "-c", _CHILDREN[kind]])
+    for _ in range(args.log_megabytes):
+        print(f"{'x' * 1023}\n" * 1024, end="", flush=True)
+    if args.trap:
+        os.kill(os.getpid(), signal.SIGILL)
+    if args.hang_on_load:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.pause()
     asyncio.run(run(args, started, children))
 
 
