@@ -1,0 +1,192 @@
+"""Reads what a GGUF says about itself, without its tensors.
+
+magic "GGUF", u32 version, u64 tensors, u64 keys, then the keys; a key: string, u32 type, value;
+a string: u64 length, bytes; an array: u32 type, u64 count, values. Little-endian.
+Source: ggml/docs/gguf.md in ggml-org/llama.cpp.
+"""
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from reconciler.errors import Rejected, Transient
+
+HEADER_LIMIT_BYTES = 64 * 1024 * 1024
+"""The largest vocabularies take 20 MiB; what claims more is not believed."""
+_BLOCK_BYTES = 1024 * 1024
+_KEYS_LIMIT = 65536
+_POOLING = {0: "none", 1: "mean", 2: "cls", 3: "last", 4: "rank"}
+_STRING, _ARRAY = 8, 9
+_FORMATS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q"}
+_SCALARS = {kind: struct.Struct("<" + code) for kind, code in (*_FORMATS.items(), (12, "d"))}
+_U32 = struct.Struct("<I")
+_U64 = struct.Struct("<Q")
+
+Value = str | int | float | bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GgufInfo:
+    """`pooling` None: the model has none of its own, so it was not made for embeddings.
+
+    `kind`: "model", "adapter" or "mmproj"; None in older files. `shard`: counts from 0.
+    """
+
+    architecture: str
+    kind: str | None = None
+    name: str | None = None
+    context_length: int | None = None
+    embedding_length: int | None = None
+    block_count: int | None = None
+    pooling: str | None = None
+    shard: int = 0
+    shards: int = 1
+
+
+def read_header(path: str) -> GgufInfo:
+    """Read a file's header. It blocks for some 50 ms.
+
+    Raises Rejected where this is not a GGUF that can be served, Transient where it cannot be read.
+    """
+    try:
+        with open(path, "rb") as file:
+            keys = dict(_keys(_Header(file)))
+    except OSError as exc:
+        raise Transient(f"cannot read {path}: {exc.strerror}") from exc
+    except _Malformed as exc:
+        raise Rejected(f"cannot read {path}: {exc}") from exc
+    return _info(path, keys)
+
+
+class _Malformed(Exception):
+    """What is wrong with the header, as a clause."""
+
+
+class _Header:
+    """The file's beginning, read as far as it is asked for."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._bytes = bytearray()
+        self._position = 0
+
+    def scalar(self, form: struct.Struct) -> int | float | bool:
+        value: int | float | bool = form.unpack_from(self._bytes, self._take(form.size))[0]
+        return value
+
+    def count(self) -> int:
+        value: int = _U64.unpack_from(self._bytes, self._take(8))[0]
+        return value
+
+    def kind(self) -> int:
+        value: int = _U32.unpack_from(self._bytes, self._take(4))[0]
+        return value
+
+    def raw(self, size: int) -> bytes:
+        start = self._take(size)
+        return bytes(self._bytes[start : start + size])
+
+    def text(self) -> str:
+        return self.raw(self.count()).decode("utf-8", "replace")
+
+    def skip(self, size: int) -> None:
+        self._take(size)
+
+    def skip_texts(self, count: int) -> None:
+        """A vocabulary has hundreds of thousands: no call for each."""
+        position, have, length_at = self._position, len(self._bytes), _U64.unpack_from
+        for _ in range(count):
+            if position + 8 > have:
+                have = self._fill(position + 8)
+            position += 8 + length_at(self._bytes, position)[0]
+        self._fill(position)
+        self._position = position
+
+    def _take(self, size: int) -> int:
+        """Step over that many bytes, once they are there; returns where they begin."""
+        start = self._position
+        self._fill(start + size)
+        self._position = start + size
+        return start
+
+    def _fill(self, end: int) -> int:
+        """Read at least as far as `end`; returns how far."""
+        if end > HEADER_LIMIT_BYTES:
+            raise _Malformed(f"its header claims more than {HEADER_LIMIT_BYTES >> 20} MiB")
+        while len(self._bytes) < end:
+            block = self._file.read(_BLOCK_BYTES)
+            if not block:
+                raise _Malformed("truncated header")
+            self._bytes += block
+        return len(self._bytes)
+
+
+def _keys(header: _Header) -> Iterator[tuple[str, Value]]:
+    if header.raw(4) != b"GGUF":
+        raise _Malformed("not a GGUF file")
+    version = header.kind()
+    if version not in (2, 3):
+        raise _Malformed(f"GGUF version {version} is not known")
+    header.count()  # tensors
+    count = header.count()
+    if count > _KEYS_LIMIT:
+        raise _Malformed(f"its header claims {count} keys")
+    for _ in range(count):
+        key = header.text()
+        kind = header.kind()
+        if kind == _ARRAY:
+            _skip_array(header)
+        elif kind == _STRING:
+            yield key, header.text()
+        else:
+            yield key, header.scalar(_scalar(kind))
+
+
+def _skip_array(header: _Header) -> None:
+    kind, count = header.kind(), header.count()
+    if kind == _STRING:
+        header.skip_texts(count)
+    else:
+        header.skip(count * _scalar(kind).size)
+
+
+def _scalar(kind: int) -> struct.Struct:
+    if kind not in _SCALARS:
+        raise _Malformed(f"its header has a value of the unknown type {kind}")
+    return _SCALARS[kind]
+
+
+def _info(path: str, keys: dict[str, Value]) -> GgufInfo:
+    architecture = _text(keys, "general.architecture")
+    shard, shards = _whole(keys, "split.no") or 0, _whole(keys, "split.count") or 1
+    if shard > 0:
+        raise Rejected(f"cannot read {path}: it is shard {shard + 1} of {shards}, not the first")
+    if architecture is None:
+        raise Rejected(f"cannot read {path}: it names no architecture, so it is not a model")
+    kind = _text(keys, "general.type")
+    if architecture == "clip" or kind in ("adapter", "mmproj"):
+        what = "an adapter" if kind == "adapter" else "a multimodal projector"
+        raise Rejected(f"cannot read {path}: it is {what}, not a model")
+    pooling = _whole(keys, f"{architecture}.pooling_type")
+    return GgufInfo(
+        architecture=architecture,
+        kind=kind,
+        name=_text(keys, "general.name"),
+        context_length=_whole(keys, f"{architecture}.context_length"),
+        embedding_length=_whole(keys, f"{architecture}.embedding_length"),
+        block_count=_whole(keys, f"{architecture}.block_count"),
+        pooling=None if pooling is None else _POOLING.get(pooling),
+        shard=shard,
+        shards=shards,
+    )
+
+
+def _text(keys: dict[str, Value], key: str) -> str | None:
+    value = keys.get(key)
+    return value if isinstance(value, str) else None
+
+
+def _whole(keys: dict[str, Value], key: str) -> int | None:
+    value = keys.get(key)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
