@@ -1,0 +1,112 @@
+"""The HTTP side put together: Starlette's router in front of raw ASGI endpoints."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from starlette.routing import BaseRoute, Route, Router
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from reconciler.plan.desired import ModelType
+from reconciler.proxy import errors, reply
+from reconciler.proxy.board import Routes, StatusReader
+from reconciler.proxy.cluster import Model, Models, Self, Servers
+from reconciler.proxy.forward import Upstream
+from reconciler.proxy.frame import Frame
+from reconciler.proxy.health import Healthz, Readyz
+from reconciler.proxy.inference import (
+    DEFAULT_LIMITS,
+    ENGINE_PATHS,
+    NOT_OFFERED_YET,
+    Gateway,
+    Inference,
+    Limits,
+)
+from reconciler.proxy.inflight import Traffic
+from reconciler.proxy.target import TargetServer
+
+_EMBEDDING = "/api/inference/embedding"
+
+
+def create_app(
+    board: StatusReader, *, traffic: Traffic, limits: Limits = DEFAULT_LIMITS
+) -> ASGIApp:
+    """The application; its lifespan opens and closes the client to the backends."""
+    upstream = Upstream()
+    routes = Routes(board)
+    gateway = Gateway(routes=routes, traffic=traffic, upstream=upstream, limits=limits)
+
+    @asynccontextmanager
+    async def lifespan(_: object) -> AsyncIterator[None]:
+        await upstream.open()
+        try:
+            yield
+        finally:
+            await upstream.close()
+
+    router = Router(
+        [*_inference(gateway), *_models(board, routes), *_status(board, traffic), *_later()],
+        redirect_slashes=False,
+        default=_not_found,
+        lifespan=lifespan,
+    )
+    return Frame(TargetServer(router, board), board)
+
+
+class _Only:
+    """Lets one method through (and HEAD for GET); answers OPTIONS, refuses the rest."""
+
+    def __init__(self, method: str, endpoint: ASGIApp) -> None:
+        self._methods = ("GET", "HEAD") if method == "GET" else (method,)
+        self._allowed = ", ".join((*self._methods, "OPTIONS"))
+        self._endpoint = endpoint
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        method = scope["method"]
+        if method in self._methods:
+            await self._endpoint(scope, receive, send)
+        elif method == "OPTIONS":
+            await reply.send_options(send, self._allowed)
+        else:
+            problem = errors.wrong_method(method, scope["path"], self._allowed)
+            await reply.send_problem(send, problem)
+
+
+class _NotOffered:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await reply.send_problem(send, errors.not_offered(scope["path"]))
+
+
+async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
+    if scope["type"] == "http":
+        await reply.send_problem(send, errors.unknown_path(scope["path"]))
+
+
+def _inference(gateway: Gateway) -> list[BaseRoute]:
+    """First, because routes are tried in order and these are the busy ones."""
+    ways = [(prefix + path, path) for prefix in ("", "/api/inference") for path in ENGINE_PATHS]
+    ways.append((f"{_EMBEDDING}/v1/embeddings", "/v1/embeddings"))
+    return [Route(ours, _Only("POST", Inference(gateway, path))) for ours, path in ways]
+
+
+def _models(board: StatusReader, routes: Routes) -> list[BaseRoute]:
+    every: list[BaseRoute] = []
+    for prefix, only in (("", None), ("/api/inference", None), (_EMBEDDING, ModelType.EMBEDDING)):
+        every.append(Route(f"{prefix}/v1/models", _Only("GET", Models(board, only))))
+        every.append(Route(f"{prefix}/v1/models/{{id:path}}", _Only("GET", Model(routes))))
+    return every
+
+
+def _status(board: StatusReader, traffic: Traffic) -> list[BaseRoute]:
+    servers = _Only("GET", Servers(board, traffic))
+    return [
+        Route("/healthz", _Only("GET", Healthz())),
+        Route("/readyz", _Only("GET", Readyz(board))),
+        Route("/cluster", servers),
+        Route("/api/cluster/servers", servers),
+        Route("/api/cluster/_self", _Only("GET", Self(board, traffic))),
+    ]
+
+
+def _later() -> list[BaseRoute]:
+    prefixes = ("/", "/v1/", "/api/inference/", "/api/inference/v1/")
+    return [Route(p + path, _NotOffered()) for p in prefixes for path in NOT_OFFERED_YET]

@@ -1,0 +1,57 @@
+"""GET endpoints that show the status: the cluster view and the list of models."""
+
+from starlette.types import Receive, Scope, Send
+
+from reconciler.plan.desired import ModelType
+from reconciler.proxy import errors, reply, view
+from reconciler.proxy.board import Routes, StatusReader
+from reconciler.proxy.inflight import Traffic
+
+
+class Servers:
+    """`/api/cluster/servers` and `/cluster`: every node."""
+
+    def __init__(self, board: StatusReader, traffic: Traffic) -> None:
+        self._board = board
+        self._traffic = traffic
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await reply.send_json(send, view.servers(self._board.current(), self._traffic.of_model))
+
+
+class Self:
+    """`/api/cluster/_self`: this node."""
+
+    def __init__(self, board: StatusReader, traffic: Traffic) -> None:
+        self._board = board
+        self._traffic = traffic
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await reply.send_json(send, view.server(self._board.current(), self._traffic.of_model))
+
+
+class Models:
+    """`/v1/models`; `only`: the type that a path is about."""
+
+    def __init__(self, board: StatusReader, only: ModelType | None = None) -> None:
+        self._board = board
+        self._only = only
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await reply.send_json(send, view.model_list(self._board.current(), self._only))
+
+
+class Model:
+    """`/v1/models/{id}`; ids may contain slashes."""
+
+    def __init__(self, routes: Routes) -> None:
+        self._routes = routes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        name: str = scope["path_params"]["id"]
+        table = self._routes.current()
+        entry = view.model_entry(table.status, name)
+        if entry is None:
+            await reply.send_problem(send, errors.unknown_model(name, tuple(sorted(table.by_name))))
+        else:
+            await reply.send_json(send, entry)

@@ -1,0 +1,204 @@
+"""Answers that are errors, in OpenAI's shape: `{"error": {message, type, param, code}}` (PURE).
+
+docs/http.md holds the table for readers.
+"""
+
+from dataclasses import dataclass
+
+import msgspec
+
+from reconciler.plan.desired import ModelType
+from reconciler.plan.phase import State
+from reconciler.status import ModelStatus
+
+Header = tuple[bytes, bytes]
+
+NOT_STARTED: Header = (b"x-xgen-not-started", b"1")
+"""On a 503: the request certainly reached no backend, so it may be sent elsewhere."""
+
+_DO_NOT_RETRY: Header = (b"x-should-retry", b"false")
+"""OpenAI's clients obey it; without it they repeat every 5xx."""
+_SOON_SECONDS = 5
+_LATER_SECONDS = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One error answer. `model`: the name that it concerns, where that is known."""
+
+    status: int
+    code: str
+    message: str
+    param: str | None = None
+    headers: tuple[Header, ...] = ()
+    model: str | None = None
+
+    @property
+    def type(self) -> str:
+        return "invalid_request_error" if self.status < 500 else "server_error"
+
+
+def as_json(problem: Problem) -> bytes:
+    return msgspec.json.encode(
+        {
+            "error": {
+                "message": problem.message,
+                "type": problem.type,
+                "param": problem.param,
+                "code": problem.code,
+            }
+        }
+    )
+
+
+def bad_body(cause: str) -> Problem:
+    return Problem(status=400, code="invalid_json", message=f"cannot read the body: {cause}")
+
+
+def duplicate_model() -> Problem:
+    """Refused, because proxy and backend might each read another one of the two."""
+    message = 'cannot route the request: the body has two top-level "model" keys'
+    return Problem(status=400, code="duplicate_model", message=message, param="model")
+
+
+def bad_model(cause: str) -> Problem:
+    message = f"cannot route the request: {cause}"
+    return Problem(status=400, code="invalid_model", message=message, param="model")
+
+
+def body_too_large(limit_bytes: int) -> Problem:
+    message = f"cannot take the body: it is larger than {limit_bytes} bytes"
+    return Problem(status=413, code="body_too_large", message=message)
+
+
+def compressed_body(encoding: str) -> Problem:
+    message = f"cannot route the request: Content-Encoding {encoding} hides the model's name"
+    return Problem(status=415, code="compressed_body", message=message)
+
+
+def slow_body(idle_seconds: float) -> Problem:
+    message = f"cannot take the body: nothing arrived for {idle_seconds:g} s"
+    return Problem(
+        status=408, code="body_timeout", message=message, headers=((b"connection", b"close"),)
+    )
+
+
+def unknown_path(path: str) -> Problem:
+    return Problem(status=404, code="unknown_path", message=f"cannot find {path}: no such path")
+
+
+def not_offered(path: str) -> Problem:
+    message = f"cannot serve {path}: engines have it, but this version does not pass it on yet"
+    return Problem(status=404, code="not_supported_yet", message=message)
+
+
+def wrong_method(method: str, path: str, allowed: str) -> Problem:
+    message = f"cannot {method} {path}: allowed is {allowed}"
+    return Problem(
+        status=405,
+        code="method_not_allowed",
+        message=message,
+        headers=((b"allow", allowed.encode()),),
+    )
+
+
+def unknown_model(name: str, known: tuple[str, ...]) -> Problem:
+    serves = f"this node knows {', '.join(known)}" if known else "this node has no models"
+    message = f"cannot find model {name!r}: {serves}"
+    return Problem(status=404, code="model_not_found", message=message, param="model")
+
+
+def model_required(type_: ModelType, names: tuple[str, ...]) -> Problem:
+    message = (
+        f'cannot route the request: it names no "model" and {len(names)} are of type {type_}: '
+        f"{', '.join(names)}"
+    )
+    return Problem(status=400, code="model_required", message=message, param="model")
+
+
+def wrong_type(model: ModelStatus, wanted: ModelType) -> Problem:
+    message = (
+        f"cannot use model {model.name!r} here: it is of type {model.type}, "
+        f"this path needs {wanted}"
+    )
+    return Problem(
+        status=400, code="wrong_model_type", message=message, param="model", model=model.name
+    )
+
+
+def none_of_type(type_: ModelType) -> Problem:
+    message = f"cannot route the request: this node has no model of type {type_}"
+    return Problem(
+        status=503, code="no_model_of_type", message=message, headers=_retry_after(_LATER_SECONDS)
+    )
+
+
+def model_disabled(model: ModelStatus) -> Problem:
+    return Problem(
+        status=503,
+        code="model_disabled",
+        message=f"cannot answer for model {model.name!r}: it is disabled in the manifest",
+        headers=(_DO_NOT_RETRY, NOT_STARTED),
+        model=model.name,
+    )
+
+
+def model_not_ready(model: ModelStatus) -> Problem:
+    """Blocked models wait for a change by a person, so clients are told not to insist."""
+    blocked = model.state is State.BLOCKED
+    headers = _retry_after(_LATER_SECONDS if blocked else _SOON_SECONDS)
+    message = f"cannot answer for model {model.name!r}: it is {model.state}: {model.reason}"
+    if model.retry_at is not None:
+        message += f"; next try at {model.retry_at}"
+    return Problem(
+        status=503,
+        code="model_not_ready",
+        message=message,
+        headers=(*headers, _DO_NOT_RETRY) if blocked else headers,
+        model=model.name,
+    )
+
+
+def draining(node: str) -> Problem:
+    return Problem(
+        status=503,
+        code="node_draining",
+        message=f"cannot take new work: node {node} is draining",
+        headers=_retry_after(_SOON_SECONDS),
+    )
+
+
+def unknown_target(target: str, nodes: tuple[str, ...]) -> Problem:
+    message = f"cannot reach node {target!r}: known nodes are {', '.join(nodes)}"
+    return Problem(status=404, code="node_not_found", message=message)
+
+
+def backend_unreachable(model: str) -> Problem:
+    return Problem(
+        status=503,
+        code="backend_unreachable",
+        message=f"cannot reach the backend of model {model!r}: it takes no connection",
+        headers=_retry_after(_SOON_SECONDS),
+        model=model,
+    )
+
+
+def backend_lost(model: str) -> Problem:
+    """No NOT_STARTED: the backend may have begun, or this request may be what ended it."""
+    message = f"cannot get an answer for model {model!r}: its backend went away before it answered"
+    return Problem(status=502, code="backend_lost", message=message, model=model)
+
+
+def backend_lost_midway(model: str) -> Problem:
+    message = f"cannot finish the answer of model {model!r}: its backend went away"
+    return Problem(status=502, code="backend_lost", message=message, model=model)
+
+
+def internal(request_id: str) -> Problem:
+    message = f"cannot answer: an error of our own; the log has it under request {request_id}"
+    return Problem(status=500, code="internal_error", message=message)
+
+
+def _retry_after(seconds: int) -> tuple[Header, ...]:
+    """For a 503 before any backend was reached."""
+    return ((b"retry-after", str(seconds).encode()), NOT_STARTED)

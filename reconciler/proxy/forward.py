@@ -1,0 +1,148 @@
+"""Sending a request to a backend and passing its answer on, byte for byte, as it comes."""
+
+import io
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+import aiohttp
+from starlette.types import Send
+from yarl import URL
+
+from reconciler.errors import Transient
+from reconciler.proxy import errors, headers
+from reconciler.status import Endpoint
+
+_CONNECT_SECONDS = 5.0
+"""Backends are on this host: one that takes no connection in this time will not."""
+_KEEPALIVE_SECONDS = 3.0
+"""Shorter than vLLM's and llama-server's 5 s, so that it is us who close an idle connection."""
+_LARGE_BYTES = 1 << 20
+"""Above this the client library wants a file: it writes bytes in one go."""
+
+
+class BackendUnreachable(Transient):
+    """It took no connection: the request certainly did not start."""
+
+
+class BackendLost(Transient):
+    """The connection ended before the first byte of the answer."""
+
+
+class BackendLostMidway(Transient):
+    """The connection ended in the middle of the answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One request as the backend is to see it. `target`: path and query, as on the wire."""
+
+    endpoint: Endpoint
+    target: str
+    headers: list[tuple[str, str]]
+    body: bytes
+
+
+@dataclass(slots=True)
+class _Attempt:
+    reused_connection: bool = False
+
+
+class Upstream:
+    """The HTTP client to the backends: two sessions, opened and closed with the application."""
+
+    async def open(self) -> None:
+        self._pooled = _session(aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEPALIVE_SECONDS))
+        self._fresh = _session(aiohttp.TCPConnector(limit=0, force_close=True))
+
+    async def close(self) -> None:
+        await self._pooled.close()
+        await self._fresh.close()
+
+    async def send(self, call: Call) -> aiohttp.ClientResponse:
+        """The head of the answer. Raises BackendUnreachable or BackendLost.
+
+        A kept connection may be closed by the backend while our request is on its way; that is
+        tried once more, on a fresh one. Anything else is not: it may be this request that kills.
+        """
+        attempt = _Attempt()
+        try:
+            return await _request(self._pooled, call, attempt)
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as exc:
+            raise BackendUnreachable(f"cannot connect to {_address(call)}: {exc}") from exc
+        except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as exc:
+            if not attempt.reused_connection:
+                raise BackendLost(f"cannot get an answer from {_address(call)}: {exc}") from exc
+        except aiohttp.ClientError as exc:
+            raise BackendLost(f"cannot read the answer of {_address(call)}: {exc}") from exc
+        try:
+            return await _request(self._fresh, call, attempt)
+        except aiohttp.ClientError as exc:
+            raise BackendLost(f"cannot get an answer from {_address(call)}: {exc}") from exc
+
+
+async def relay(
+    response: aiohttp.ClientResponse, send: Send, *, served_by: bytes, model: str
+) -> None:
+    """Pass the answer on. Back-pressure is the client's: `send` waits, so nothing is read ahead.
+
+    Raises BackendLostMidway; the answer is then left incomplete, after an error event where it is
+    an event stream, and the caller must not complete it: an answer that was cut must look cut.
+    """
+    answer_headers = headers.to_client(response.raw_headers, served_by=served_by)
+    start = {"status": response.status, "headers": answer_headers}
+    await send({"type": "http.response.start", **start})
+    tail = b"\n\n"
+    try:
+        async for chunk in response.content.iter_any():
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            tail = (tail + chunk)[-2:] if len(chunk) < 2 else chunk[-2:]
+    except (aiohttp.ClientError, OSError) as exc:
+        if headers.is_event_stream(answer_headers):
+            event = _error_event(model, after=tail)
+            await send({"type": "http.response.body", "body": event, "more_body": True})
+        raise BackendLostMidway(f"cannot read on from the backend of {model}: {exc}") from exc
+    await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def _error_event(model: str, *, after: bytes) -> bytes:
+    """An event of its own: whatever was cut before it is ended first."""
+    event = b"data: " + errors.as_json(errors.backend_lost_midway(model)) + b"\n\n"
+    return event if after == b"\n\n" else b"\n\n" + event
+
+
+async def _request(
+    session: aiohttp.ClientSession, call: Call, attempt: _Attempt
+) -> aiohttp.ClientResponse:
+    return await session.post(
+        URL(f"http://{_address(call)}{call.target}", encoded=True),
+        headers=call.headers,
+        data=io.BytesIO(call.body) if len(call.body) > _LARGE_BYTES else call.body,
+        allow_redirects=False,
+        trace_request_ctx=attempt,
+    )
+
+
+def _address(call: Call) -> str:
+    return f"{call.endpoint.host}:{call.endpoint.port}"
+
+
+def _session(connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
+    """Without limits of its own: a generation may take an hour, and a thousand may run."""
+    trace = aiohttp.TraceConfig()
+    trace.on_connection_reuseconn.append(_note_reuse)
+    return aiohttp.ClientSession(
+        connector=connector,
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS),
+        auto_decompress=False,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
+        trace_configs=[trace],
+    )
+
+
+async def _note_reuse(
+    session: aiohttp.ClientSession,
+    context: SimpleNamespace,
+    params: aiohttp.TraceConnectionReuseconnParams,
+) -> None:
+    context.trace_request_ctx.reused_connection = True

@@ -1,0 +1,58 @@
+"""What every answer has: `X-Request-Id`, `X-Served-By`, and OpenAI's shape when we fail."""
+
+import re
+import uuid
+
+import structlog
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from reconciler.proxy import errors, headers, reply
+from reconciler.proxy.board import StatusReader
+
+_ID = re.compile(rb"[\x21-\x7e]{1,128}")
+
+log = structlog.get_logger()
+
+
+class Frame:
+    """ASGI middleware, the outermost one. Wraps `send` only: see `client.WhileClientStays`."""
+
+    def __init__(self, app: ASGIApp, board: StatusReader) -> None:
+        self._app = app
+        self._board = board
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request_id = _request_id(scope)
+        scope.setdefault("state", {})["request_id"] = request_id
+        started = False
+
+        async def send_framed(message: Message) -> None:
+            nonlocal started
+            if message["type"] == "http.response.start":
+                started = True
+                self._frame(message, request_id)
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_framed)
+        except Exception:
+            log.exception("request failed", request_id=request_id.decode(), path=scope["path"])
+            if not started:
+                await reply.send_problem(send_framed, errors.internal(request_id.decode()))
+
+    def _frame(self, message: Message, request_id: bytes) -> None:
+        added = [(b"x-request-id", request_id)]
+        if headers.first(message["headers"], b"x-served-by") is None:
+            added.append((b"x-served-by", self._board.current().node.encode()))
+        message["headers"] = [*message["headers"], *added]
+
+
+def _request_id(scope: Scope) -> bytes:
+    """The client's, where it can be passed on and logged as it is; else one of ours."""
+    given = headers.first(scope["headers"], b"x-request-id")
+    if given is not None and _ID.fullmatch(given):
+        return given
+    return uuid.uuid4().hex.encode()

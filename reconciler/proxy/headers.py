@@ -1,0 +1,84 @@
+"""Which headers cross the proxy, in which direction (PURE)."""
+
+from collections.abc import Iterable
+
+from reconciler.proxy.errors import Header
+
+_HOP_BY_HOP = frozenset(
+    {
+        b"connection",
+        b"keep-alive",
+        b"proxy-authenticate",
+        b"proxy-authorization",
+        b"proxy-connection",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+    }
+)
+_NOT_TO_BACKEND = _HOP_BY_HOP | {
+    b"host",
+    b"content-length",
+    b"expect",
+    b"accept-encoding",
+    b"authorization",  # the client's key is for us; the backend has one of its own
+    b"x-api-key",
+    b"x-request-id",
+    b"x-target-server",
+    b"x-cluster-routed",
+}
+_NOT_TO_CLIENT = _HOP_BY_HOP | {b"date", b"server", b"x-request-id", b"x-served-by"}
+_EVENT_STREAM = b"text/event-stream"
+
+
+def first(headers: Iterable[Header], name: bytes) -> bytes | None:
+    """The first value of a header; names are in lower case, as ASGI has them."""
+    return next((value for key, value in headers if key == name), None)
+
+
+def to_backend(
+    headers: list[Header], *, request_id: bytes, api_key: str | None
+) -> list[tuple[str, str]]:
+    """The client's headers without what is for us. Content-Length and Host are the sender's."""
+    dropped = _NOT_TO_BACKEND | _named_in_connection(headers)
+    kept = [(_text(key), _text(value)) for key, value in headers if key not in dropped]
+    kept.append(("accept-encoding", "identity"))
+    kept.append(("x-request-id", _text(request_id)))
+    if api_key is not None:
+        kept.append(("authorization", f"Bearer {api_key}"))
+    return kept
+
+
+def to_client(headers: Iterable[Header], *, served_by: bytes) -> list[Header]:
+    """The backend's headers; an event stream is marked so that nothing on the way buffers it."""
+    lowered = [(key.lower(), value) for key, value in headers]
+    dropped = _NOT_TO_CLIENT | _named_in_connection(lowered)
+    kept = [(key, value) for key, value in lowered if key not in dropped]
+    if is_event_stream(kept):
+        kept.append((b"x-accel-buffering", b"no"))
+        if first(kept, b"cache-control") is None:
+            kept.append((b"cache-control", b"no-cache"))
+    kept.append((b"x-served-by", served_by))
+    return kept
+
+
+def is_event_stream(headers: Iterable[Header]) -> bool:
+    return (first(headers, b"content-type") or b"").startswith(_EVENT_STREAM)
+
+
+def _named_in_connection(headers: Iterable[Header]) -> frozenset[bytes]:
+    return frozenset(
+        name.strip().lower()
+        for key, value in headers
+        if key == b"connection"
+        for name in value.split(b",")
+    )
+
+
+def _text(value: bytes) -> str:
+    """The HTTP client writes UTF-8; what is none is read as Latin-1, HTTP's old charset."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.decode("latin-1")

@@ -1,0 +1,156 @@
+"""The inference paths: read the request, choose its backend, pass its answer on."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import structlog
+from starlette.types import Receive, Scope, Send
+
+from reconciler.plan.desired import ModelType
+from reconciler.proxy import body as request_body
+from reconciler.proxy import errors, forward, headers, reply, route_table
+from reconciler.proxy.board import Routes
+from reconciler.proxy.client import ClientLeft, WhileClientStays, read_body
+from reconciler.proxy.errors import Problem
+from reconciler.proxy.forward import Call, Upstream
+from reconciler.proxy.inflight import Traffic
+from reconciler.proxy.route_table import Choice
+
+ENGINE_PATHS: Mapping[str, ModelType] = {
+    "/v1/chat/completions": ModelType.LLM,
+    "/v1/completions": ModelType.LLM,
+    "/v1/embeddings": ModelType.EMBEDDING,
+}
+"""Paths that are passed to engines, with the type of model that has them."""
+
+NOT_OFFERED_YET = (
+    "embed",
+    "responses",
+    "messages",
+    "rerank",
+    "score",
+    "classify",
+    "pooling",
+    "tokenize",
+    "detokenize",
+    "audio/{rest:path}",
+    "moderations",
+)
+"""Paths of engines that are not passed on yet, below /v1 and, as engines have some, without it."""
+
+_THREAD_FROM_BYTES = 256 * 1024
+"""A body of this size is read in a thread: in the worst case it takes some 100 ms a megabyte."""
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """`body_bytes`: a dozen large images. `body_idle_seconds`: between two pieces of a body."""
+
+    body_bytes: int = 64 << 20
+    body_idle_seconds: float = 30.0
+
+
+DEFAULT_LIMITS = Limits()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gateway:
+    """What all inference endpoints share."""
+
+    routes: Routes
+    traffic: Traffic
+    upstream: Upstream
+    limits: Limits
+
+
+class Inference:
+    """POST of one engine path, whatever our own path to it is."""
+
+    def __init__(self, gateway: Gateway, engine_path: str) -> None:
+        self._gateway = gateway
+        self._engine_path = engine_path
+        self._type = ENGINE_PATHS[engine_path]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            problem = await self._answer(scope, receive, send)
+        except ClientLeft:
+            return
+        if problem is not None:
+            await reply.send_problem(send, problem, served_by=self._served_by(problem.model))
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> Problem | None:
+        body = await self._read(scope, receive)
+        if isinstance(body, Problem):
+            return body
+        peek = await self._peek(body)
+        if isinstance(peek, Problem):
+            return peek
+        choice = route_table.choose(self._gateway.routes.current(), peek.model, self._type)
+        if isinstance(choice, Problem):
+            return choice
+        # Nothing may be awaited between the choice and the count: a process is stopped once it
+        # has no endpoint in the status and nothing in flight.
+        with self._gateway.traffic.request(choice.model.name, choice.endpoint.nonce):
+            if choice.renamed and peek.span is not None:
+                body = request_body.rename(body, peek.span, choice.model.name)
+            async with WhileClientStays(receive):
+                return await self._forward(scope, send, choice, body)
+
+    async def _read(self, scope: Scope, receive: Receive) -> bytes | Problem:
+        encoding = headers.first(scope["headers"], b"content-encoding")
+        if encoding is not None and encoding.strip().lower() not in (b"", b"identity"):
+            return errors.compressed_body(encoding.decode("latin-1"))
+        limits = self._gateway.limits
+        return await read_body(
+            receive,
+            scope["headers"],
+            limit_bytes=limits.body_bytes,
+            idle_seconds=limits.body_idle_seconds,
+        )
+
+    async def _peek(self, body: bytes) -> request_body.Peek | Problem:
+        if len(body) < _THREAD_FROM_BYTES:
+            return request_body.peek(body)
+        return await asyncio.to_thread(request_body.peek, body)
+
+    async def _forward(
+        self, scope: Scope, send: Send, choice: Choice, body: bytes
+    ) -> Problem | None:
+        name = choice.model.name
+        call = Call(
+            endpoint=choice.endpoint,
+            target=self._target(scope),
+            headers=headers.to_backend(
+                scope["headers"],
+                request_id=scope["state"]["request_id"],
+                api_key=choice.endpoint.api_key,
+            ),
+            body=body,
+        )
+        try:
+            response = await self._gateway.upstream.send(call)
+        except forward.BackendUnreachable as exc:
+            log.warning("backend unreachable", model=name, cause=str(exc))
+            return errors.backend_unreachable(name)
+        except forward.BackendLost as exc:
+            log.warning("backend lost before its answer", model=name, cause=str(exc))
+            return errors.backend_lost(name)
+        try:
+            await forward.relay(response, send, served_by=self._served_by(name), model=name)
+        except forward.BackendLostMidway as exc:
+            log.warning("backend lost in mid-answer", model=name, cause=str(exc))
+        finally:
+            response.close()
+        return None
+
+    def _target(self, scope: Scope) -> str:
+        query: str = scope["query_string"].decode("latin-1")
+        return f"{self._engine_path}?{query}" if query else self._engine_path
+
+    def _served_by(self, model: str | None) -> bytes:
+        node = self._gateway.routes.current().status.node
+        return (f"{node}/{model}" if model is not None else node).encode()

@@ -1,0 +1,34 @@
+"""Whole answers of our own: JSON bodies and problems."""
+
+import msgspec
+from starlette.types import Send
+
+from reconciler.proxy import errors
+from reconciler.proxy.errors import Header, Problem
+
+
+async def send_json(send: Send, body: object, *, status: int = 200) -> None:
+    await _send(send, status, msgspec.json.encode(body), ())
+
+
+async def send_problem(send: Send, problem: Problem, *, served_by: bytes | None = None) -> None:
+    extra = (
+        problem.headers if served_by is None else (*problem.headers, (b"x-served-by", served_by))
+    )
+    await _send(send, problem.status, errors.as_json(problem), extra)
+
+
+async def send_options(send: Send, allowed: str) -> None:
+    headers = [(b"allow", allowed.encode())]
+    await send({"type": "http.response.start", "status": 204, "headers": headers})
+    await send({"type": "http.response.body", "body": b""})
+
+
+async def _send(send: Send, status: int, body: bytes, extra: tuple[Header, ...]) -> None:
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(body)).encode()),
+        *extra,
+    ]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,58 @@
+"""`X-Target-Server: NODE` and `?server=NODE`: answered by the node that the client names.
+
+Without peers the one node that can be meant is this one. Both are taken off the request.
+"""
+
+from urllib.parse import unquote_plus
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from reconciler.proxy import errors, headers, reply
+from reconciler.proxy.board import StatusReader
+from reconciler.status import Status
+
+_HEADER = b"x-target-server"
+_PREFIXES = ("/api/", "/v1/")
+
+
+class TargetServer:
+    """ASGI middleware. The header counts where both are given."""
+
+    def __init__(self, app: ASGIApp, board: StatusReader) -> None:
+        self._app = app
+        self._board = board
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or not scope["path"].startswith(_PREFIXES):
+            await self._app(scope, receive, send)
+            return
+        query, from_query = _take_server(scope["query_string"])
+        from_header = headers.first(scope["headers"], _HEADER)
+        target = from_header.decode("latin-1").strip() if from_header is not None else from_query
+        if target is None:
+            await self._app(scope, receive, send)
+            return
+        status = self._board.current()
+        if target not in _names_of_self(status):
+            await reply.send_problem(send, errors.unknown_target(target, (status.node,)))
+            return
+        kept = [(key, value) for key, value in scope["headers"] if key != _HEADER]
+        await self._app({**scope, "headers": kept, "query_string": query}, receive, send)
+
+
+def _names_of_self(status: Status) -> tuple[str | None, ...]:
+    return (status.node, status.pod_name, status.pod_ip)
+
+
+def _take_server(query: bytes) -> tuple[bytes, str | None]:
+    """The query without `server`, the rest as it was, and the last value of `server`."""
+    if not query:
+        return query, None
+    kept, target = [], None
+    for part in query.split(b"&"):
+        key, _, value = part.decode("latin-1").partition("=")
+        if unquote_plus(key) == "server":
+            target = unquote_plus(value)
+        else:
+            kept.append(part)
+    return b"&".join(kept), target

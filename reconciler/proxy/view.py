@@ -1,0 +1,130 @@
+"""The status as JSON: the cluster view of design §9, and OpenAI's list of models (PURE).
+
+Fields after `target` in a model, and after `conditions` in a server, are additions within `api: 1`.
+"""
+
+from collections.abc import Callable, Iterable
+
+from reconciler.plan.desired import ModelType
+from reconciler.plan.ids import ModelName
+from reconciler.status import Condition, Device, Json, ModelStatus, Status
+
+InFlight = Callable[[ModelName], int]
+"""How many requests a model is working on."""
+
+
+def servers(status: Status, in_flight: InFlight) -> Json:
+    """All nodes, sorted by name, then pod IP. Without peers that is this one."""
+    nodes = [server(status, in_flight)]
+    return {"api": 1, "servers": nodes, "count": len(nodes), "self_node": status.node}
+
+
+def server(status: Status, in_flight: InFlight) -> Json:
+    models = sorted(status.models, key=lambda model: model.name)
+    return {
+        "node": status.node,
+        "pod_name": status.pod_name,
+        "pod_ip": status.pod_ip,
+        "reachable": True,
+        "revision": {"applied": status.revision.applied, "attempted": status.revision.attempted},
+        "gpu": _gpu(status.devices),
+        "models": [_model(model, in_flight) for model in models],
+        "loaded_models": [_model(model, in_flight) for model in models if model.endpoint],
+        "conditions": [_condition(condition) for condition in status.conditions],
+        "ready": status.ready,
+        "draining": status.draining,
+        "version": status.version,
+        "agent_version": status.agent_version,
+        "elsewhere": [{"name": other.name, "reason": other.reason} for other in status.elsewhere],
+    }
+
+
+def model_list(status: Status, only: ModelType | None = None) -> Json:
+    """OpenAI's list: an entry for each name and alias, in alphabetical order."""
+    return {"object": "list", "data": list(_entries(status, only))}
+
+
+def model_entry(status: Status, name: str) -> Json | None:
+    return next((entry for entry in _entries(status) if entry["id"] == name), None)
+
+
+def _entries(status: Status, only: ModelType | None = None) -> Iterable[Json]:
+    named = [(name, m) for m in status.models for name in (m.name, *m.aliases)]
+    for name, model in sorted(named, key=lambda pair: pair[0]):
+        if only is None or model.type is only:
+            yield {
+                "id": name,
+                "object": "model",
+                "created": 0,  # OpenAI's type wants a number; when a model was made is not known
+                "owned_by": "xgen-model",
+                "root": model.name,
+                "type": model.type,
+                "state": model.state,
+                "ready": model.endpoint is not None,
+            }
+
+
+def _model(model: ModelStatus, in_flight: InFlight) -> Json:
+    """Never the endpoint: it holds the backend's key."""
+    return {
+        "name": model.name,
+        "aliases": model.aliases,
+        "model_type": model.type,
+        "backend": model.backend,
+        "state": model.state,
+        "reason": model.reason,
+        "gpu_ids": model.gpu_ids,
+        "in_flight": in_flight(model.name),
+        "spec_hash": model.spec_hash,
+        "digest": model.digest,
+        "pid": model.pid,
+        "target": _target(model),
+        "backend_reason": model.backend_reason,
+        "port": model.port,
+        "restarts": model.restarts,
+        "retry_at": model.retry_at,
+        "progress": _progress(model),
+        "last_lines": model.last_lines,
+        "log": model.log,
+    }
+
+
+def _target(model: ModelStatus) -> Json | None:
+    target = model.target
+    if target is None:
+        return None
+    return {"spec_hash": target.spec_hash, "state": target.state, "reason": target.reason}
+
+
+def _progress(model: ModelStatus) -> Json | None:
+    if model.progress is None:
+        return None
+    done, total = model.progress
+    return {"done_bytes": done, "total_bytes": total}
+
+
+def _gpu(devices: tuple[Device, ...]) -> Json:
+    vendors = {device.vendor for device in devices}
+    kind = "cpu" if not vendors else vendors.pop() if len(vendors) == 1 else "mixed"
+    return {"type": kind, "count": len(devices), "devices": [_device(d) for d in devices]}
+
+
+def _device(device: Device) -> Json:
+    return {
+        "index": device.index,
+        "uuid": device.uuid,
+        "name": device.name,
+        "memory_total_bytes": device.memory_total_bytes,
+        "memory_free_bytes": device.memory_free_bytes,
+        "utilization": device.utilization,
+    }
+
+
+def _condition(condition: Condition) -> Json:
+    return {
+        "type": condition.type,
+        "status": condition.status,
+        "reason": condition.reason,
+        "message": condition.message,
+        "since": condition.since,
+    }

@@ -1,0 +1,97 @@
+"""The HTTP side on a real socket, and clients that speak to it."""
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+
+from reconciler.proxy.app import create_app
+from reconciler.proxy.inference import DEFAULT_LIMITS, Limits
+from reconciler.proxy.inflight import Traffic
+from reconciler.proxy.server import serve
+from tests.proxy.builders import Board, status
+
+CHAT = "/v1/chat/completions"
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    headers: Any
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def error(self) -> Any:
+        return self.json["error"]
+
+
+@dataclass
+class Agent:
+    board: Board
+    traffic: Traffic
+    port: int
+    stop: asyncio.Event
+    session: aiohttp.ClientSession
+    connections: list[asyncio.StreamWriter] = field(default_factory=list)
+
+    def url(self, path: str) -> str:
+        return f"http://127.0.0.1:{self.port}{path}"
+
+    async def request(
+        self, method: str, path: str, *, body: Any = None, headers: Any = None
+    ) -> Answer:
+        data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
+        async with self.session.request(
+            method, self.url(path), data=data, headers=headers, allow_redirects=False
+        ) as response:
+            return Answer(response.status, response.headers, await response.read())
+
+    async def get(self, path: str, **more: Any) -> Answer:
+        return await self.request("GET", path, **more)
+
+    async def chat(self, body: Any, path: str = CHAT, **more: Any) -> Answer:
+        return await self.request("POST", path, body=body, **more)
+
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A bare connection, closed with the agent when the test did not."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        self.connections.append(writer)
+        return reader, writer
+
+    async def send_raw(
+        self, body: Any, path: str = CHAT, version: str = "1.1"
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        reader, writer = await self.connect()
+        data = json.dumps(body).encode()
+        head = f"POST {path} HTTP/{version}\r\nHost: agent\r\nContent-Length: {len(data)}\r\n\r\n"
+        writer.write(head.encode() + data)
+        await writer.drain()
+        return reader, writer
+
+
+@asynccontextmanager
+async def running_agent(
+    *models: Any, limits: Limits = DEFAULT_LIMITS, grace_seconds: float = 5.0
+) -> AsyncIterator[Agent]:
+    board, traffic, stop = Board(status(*models)), Traffic(), asyncio.Event()
+    sock = socket.create_server(("127.0.0.1", 0))
+    port: int = sock.getsockname()[1]
+    app = create_app(board, traffic=traffic, limits=limits)
+    async with aiohttp.ClientSession() as session, asyncio.TaskGroup() as tasks:
+        tasks.create_task(serve(app, sock, stop=stop, grace_seconds=grace_seconds))
+        agent = Agent(board, traffic, port, stop, session)
+        try:
+            yield agent
+        finally:
+            for writer in agent.connections:
+                writer.close()
+            stop.set()
