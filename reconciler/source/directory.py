@@ -1,0 +1,122 @@
+"""A manifest in a file or a directory: a ConfigMap mount, a git-sync link, or plain files.
+
+event or poll ─▶ read all ─▶ as before? ─▶ nothing
+                             a link was swapped? ─▶ counts at once
+                             plain files? ─▶ counts when two reads agree
+"""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import structlog
+
+from reconciler.source.frozen_mount import frozen_mount
+from reconciler.source.listing import Listing, agree, read_listing, without_unsettled
+from reconciler.source.snapshot import Snapshot
+from reconciler.source.watching import Watcher, folders_to_watch
+
+log = structlog.get_logger(__name__)
+
+_MAX_READS = 8
+
+
+class DirectorySource:
+    """Reads `path`, and watches it.
+
+    `poll_seconds`: how long a change without an event (NFS, FUSE) may go unseen. `settle_seconds`:
+    how far apart two reads of plain files must agree. `watch` False: poll only.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        poll_seconds: float = 5.0,
+        settle_seconds: float = 0.25,
+        watch: bool = True,
+    ) -> None:
+        self._path = Path(os.path.abspath(path))
+        self._poll_seconds = poll_seconds
+        self._settle_seconds = settle_seconds
+        self._watch = watch
+        self._last: Listing | None = None
+        self._notices: dict[str, str] = {}
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What an operator should know of how this source is read; not errors."""
+        return tuple(self._notices.values())
+
+    async def read(self) -> Snapshot:
+        """Read everything now; plain files are read until two reads agree.
+
+        A file that goes on changing is an error in the snapshot. Never raises for what is on disk.
+        """
+        before = await asyncio.to_thread(read_listing, self._path)
+        listing = before
+        for _ in range(_MAX_READS):
+            if self._counts_at_once(listing):
+                break
+            await asyncio.sleep(self._settle_seconds)
+            before, listing = listing, await asyncio.to_thread(read_listing, self._path)
+            if agree(before, listing):
+                break
+        else:
+            unsettled = without_unsettled(before, listing)
+            listing = Listing(snapshot=unsettled, through=listing.through)
+        self._last = listing
+        return listing.snapshot
+
+    async def snapshots(self) -> AsyncGenerator[Snapshot, None]:
+        """The state now, then each different one. Close it (`aclosing`) to end the watch."""
+        hint = asyncio.Event()
+        watcher = Watcher(hint)
+        shown: Snapshot | None = None
+        await self._look_at_mount()
+        try:
+            while True:
+                hint.clear()
+                if self._watch:
+                    await watcher.follow(await asyncio.to_thread(folders_to_watch, self._path))
+                    self._say_if_blind(watcher.failure)
+                snapshot = await self.read()
+                if snapshot != shown:
+                    shown = snapshot
+                    yield snapshot
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self._poll_seconds):
+                        await hint.wait()
+        finally:
+            await watcher.close()
+
+    def _counts_at_once(self, listing: Listing) -> bool:
+        last = self._last
+        if listing.atomic:
+            return True
+        if last is None:
+            return False
+        swapped = None not in (last.through, listing.through) and last.through != listing.through
+        return swapped or listing.snapshot == last.snapshot
+
+    def _say_if_blind(self, failure: str | None) -> None:
+        if failure is None or "watch" in self._notices:
+            return
+        self._notices["watch"] = (
+            f"cannot watch {self._path}: {failure}; reading it every {self._poll_seconds:g} s"
+        )
+        log.warning("manifest is polled, not watched", path=str(self._path), cause=failure)
+
+    async def _look_at_mount(self) -> None:
+        try:
+            mounts = await asyncio.to_thread(Path("/proc/self/mountinfo").read_text)
+        except OSError:
+            return
+        point = frozen_mount(mounts, str(self._path))
+        if point is not None:
+            self._notices["mount"] = (
+                f"{point} is a subPath mount, which Kubernetes never updates; mount the volume"
+            )
+            log.warning("manifest is on a subPath mount and will never change", mount=point)

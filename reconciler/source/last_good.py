@@ -1,0 +1,131 @@
+"""The last set of files that was applied, kept on disk for a start without its source.
+
+One file, one JSON object a line: a header, then each manifest file with its own digest, so that a
+damaged line costs that file alone. Replaced by rename: a crash leaves the old set or the new one.
+"""
+
+import base64
+import binascii
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from reconciler.errors import Transient
+
+_NAME = "last-good.jsonl"
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastGoodSet:
+    """What was kept. `revision` None: nothing was, or the header is lost.
+
+    `error`: what was found damaged or unreadable; `files` then holds what is good.
+    """
+
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    revision: str | None = None
+    error: str | None = None
+
+
+class LastGood:
+    """The set in `folder`. One process writes at a time (the data folder is locked)."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._path = folder / _NAME
+
+    def load(self) -> LastGoodSet:
+        """What the last `save` kept. Never raises."""
+        try:
+            lines = self._path.read_bytes().splitlines()
+        except FileNotFoundError:
+            return LastGoodSet()
+        except OSError as exc:
+            return LastGoodSet(error=f"cannot read {self._path}: {exc.strerror}")
+        return _parse(lines, str(self._path))
+
+    def save(self, files: Mapping[str, bytes], revision: str) -> None:
+        """Replace the set by this one, on disk when this returns. Raises Transient."""
+        header = {"version": _VERSION, "revision": revision, "files": sorted(files)}
+        lines = [_sealed(header), *(_sealed(_entry(name, files[name])) for name in sorted(files))]
+        new = self._folder / f"{_NAME}.new"
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with contextlib.suppress(FileNotFoundError):
+                new.unlink()
+            fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            with os.fdopen(fd, "wb") as file:
+                file.write(b"\n".join(lines) + b"\n")
+                file.flush()
+                os.fsync(fd)
+            os.replace(new, self._path)
+            _sync_folder(self._folder)
+        except OSError as exc:
+            raise Transient(f"cannot save the manifest to {self._path}: {exc.strerror}") from exc
+
+
+def _entry(name: str, content: bytes) -> dict[str, object]:
+    try:
+        return {"name": name, "text": content.decode()}
+    except UnicodeDecodeError:
+        return {"name": name, "base64": base64.b64encode(content).decode()}
+
+
+def _sealed(value: dict[str, object]) -> bytes:
+    """One line of ASCII: the sha256 of the JSON, a space, the JSON."""
+    body = json.dumps(value).encode()
+    return hashlib.sha256(body).hexdigest().encode() + b" " + body
+
+
+def _opened(line: bytes) -> dict[str, Any] | None:
+    seal, _, body = line.partition(b" ")
+    if hashlib.sha256(body).hexdigest().encode() != seal:
+        return None
+    value = json.loads(body)
+    return value if isinstance(value, dict) else None
+
+
+def _content(entry: dict[str, Any]) -> bytes | None:
+    if "text" in entry:
+        return str(entry["text"]).encode()
+    try:
+        return base64.b64decode(entry["base64"], validate=True)
+    except (KeyError, TypeError, binascii.Error):
+        return None
+
+
+def _parse(lines: list[bytes], path: str) -> LastGoodSet:
+    header = _opened(lines[0]) if lines else None
+    files: dict[str, bytes] = {}
+    damaged = 0
+    for line in lines[1:] if header is not None else lines:
+        entry = _opened(line)
+        content = None if entry is None or "name" not in entry else _content(entry)
+        if entry is None or content is None:
+            damaged += 1
+        else:
+            files[str(entry["name"])] = content
+    error: str | None = None
+    if header is None:
+        error = f"cannot trust all of {path}: its first line is damaged"
+        return LastGoodSet(files=files, error=error)
+    if header.get("version") != _VERSION:
+        return LastGoodSet(error=f"cannot read {path}: it has version {header.get('version')}")
+    lost = sorted(set(map(str, header["files"])) - files.keys())
+    if lost or damaged:
+        error = f"cannot trust all of {path}: damaged or cut off: {', '.join(lost) or 'a line'}"
+    return LastGoodSet(files=files, revision=str(header["revision"]), error=error)
+
+
+def _sync_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,74 @@
+"""Writes a volume as kubelet's AtomicWriter does, and a link as git-sync does.
+
+Run as a program it writes ever new revisions, as fast as it can, until it is told to stop:
+`python -m tests.source.atomic_writer configmap|git-sync FOLDER FILES`.
+"""
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+
+class ConfigMapVolume:
+    """A folder with `..data -> ..TIMESTAMP` and `key -> ..data/key`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._generation = 0
+
+    def write(self, files: Mapping[str, str]) -> None:
+        self._generation += 1
+        self.folder.mkdir(exist_ok=True)
+        old = self.folder / "..data"
+        old_folder = self.folder / os.readlink(old) if old.is_symlink() else None
+        new_folder = self.folder / f"..2026_11_29_10_00_00.{self._generation}"
+        new_folder.mkdir()
+        for name, text in files.items():
+            (new_folder / name).write_text(text)
+        (self.folder / "..data_tmp").symlink_to(new_folder.name)
+        os.replace(self.folder / "..data_tmp", old)
+        for name in files:
+            if not (self.folder / name).is_symlink():
+                (self.folder / name).symlink_to(f"..data/{name}")
+        for link in self.folder.iterdir():
+            if link.is_symlink() and link.name not in files and not link.name.startswith(".."):
+                link.unlink()
+        if old_folder is not None:
+            shutil.rmtree(old_folder)
+
+
+class GitSyncLink:
+    """`folder/link -> .worktrees/HASH`, swapped whole; the old worktree is removed at once."""
+
+    def __init__(self, folder: Path) -> None:
+        self.link = folder / "current"
+        self._generation = 0
+
+    def write(self, files: Mapping[str, str]) -> None:
+        self._generation += 1
+        worktree = self.link.parent / ".worktrees" / f"{self._generation:040x}"
+        worktree.mkdir(parents=True)
+        for name, text in files.items():
+            (worktree / name).write_text(text)
+        old = self.link.parent / os.readlink(self.link) if self.link.is_symlink() else None
+        temporary = self.link.with_name("current.tmp")
+        temporary.symlink_to(worktree.relative_to(self.link.parent))
+        os.replace(temporary, self.link)
+        if old is not None:
+            shutil.rmtree(old)
+
+
+def _write_for_ever(kind: str, folder: Path, count: int) -> None:
+    volume = ConfigMapVolume(folder) if kind == "configmap" else GitSyncLink(folder)
+    generation = 0
+    while True:
+        generation += 1
+        volume.write({f"{index:02}.yaml": f"{generation}\n" for index in range(count)})
+        if generation == 1:
+            print("ready", flush=True)
+
+
+if __name__ == "__main__":
+    _write_for_ever(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))
