@@ -85,7 +85,7 @@ class Failure:
 
     `files_digest` is None where the failure came before the files were known.
     `count`: failures in a row. `permanent`: no further try until something changes (R7).
-    `during`: "fetch", "start" (before the process was there), "load" or "run".
+    `during`: "fetch", "start" (before the process was there), "load", "run", or "stop".
     `ever_loaded`: this instance was loaded here once.
     """
 

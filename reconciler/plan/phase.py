@@ -30,7 +30,7 @@ class State(StrEnum):
 
 _LIVE = frozenset({State.LOADED, State.UNLOADING})
 _WITHOUT_PROCESS = frozenset(State) - _LIVE
-_NOTHING_UNDER_WAY = frozenset({State.PENDING, State.ERROR})
+_NOTHING_UNDER_WAY = frozenset({State.ERROR, State.BLOCKED})
 """No process and no effect: a model that is removed in such a state leaves the list at once."""
 
 

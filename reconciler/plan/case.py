@@ -1,0 +1,117 @@
+"""One model's case: what is wanted of it, beside what is there of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from reconciler.plan.desired import Desired, DesiredModel
+from reconciler.plan.ids import GpuUuid, Instance, ModelName
+from reconciler.plan.observed import (
+    EffectKind,
+    FilesCached,
+    Leftover,
+    Observed,
+    ObservedModel,
+    ObservedProcess,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """What the planner weighs for one model.
+
+    `desired`: None: this node's manifest does not have it. `wanted`: the same, unless disabled.
+    `instance`: what should run; None while its files are not known, or nothing is wanted.
+    `process` speaks for the model, `surplus` should not be there (R6). `stopping`: the stop of
+    `process` is under way.
+    """
+
+    name: ModelName
+    desired: DesiredModel | None
+    seen: ObservedModel
+    leftovers: tuple[Leftover, ...] = ()
+    wanted: DesiredModel | None
+    instance: Instance | None
+    process: ObservedProcess | None
+    surplus: tuple[ObservedProcess, ...]
+    stopping: bool
+
+    @property
+    def gpus(self) -> tuple[GpuUuid, ...]:
+        """The devices this model claims. A resolution holds while its process lives (R4)."""
+        if self.wanted is None:
+            return ()
+        if self.process is not None and self.process.instance == self.instance:
+            return self.process.gpus
+        return self.wanted.gpus
+
+    @property
+    def obsolete_because(self) -> str | None:
+        """Why `process` is not what is wanted; None: it is, as far as one can know."""
+        if self.wanted is None or self.process is None or self.process.instance == self.instance:
+            return None
+        running = self.process.instance
+        if running.spec_hash != self.wanted.spec_hash:
+            return f"spec changed ({running.spec_hash} → {self.wanted.spec_hash})"
+        if self.instance is None:
+            return None
+        return f"files changed ({running.files_digest[:12]} → {self.instance.files_digest[:12]})"
+
+
+def cases(desired: Desired, observed: Observed) -> list[Case]:
+    """A case for each model that is desired or of which something is there, sorted by name."""
+    models = {model.name: model for model in desired.models}
+    leftovers: dict[ModelName, list[Leftover]] = {}
+    for leftover in sorted(observed.leftovers, key=lambda each: (each.pid, each.nonce)):
+        leftovers.setdefault(leftover.model, []).append(leftover)
+    there = {
+        name
+        for name, seen in observed.models.items()
+        if seen.processes or seen.in_flight is not None
+    }
+    return [
+        _case(
+            models.get(name),
+            observed.models.get(name) or ObservedModel(name=name),
+            leftovers.get(name, ()),
+        )
+        for name in sorted(models.keys() | there | leftovers.keys())
+    ]
+
+
+def _case(desired: DesiredModel | None, seen: ObservedModel, leftovers: Sequence[Leftover]) -> Case:
+    wanted = desired if desired is not None and desired.enabled else None
+    instance = None
+    if wanted is not None and isinstance(seen.files, FilesCached):
+        instance = Instance(spec_hash=wanted.spec_hash, files_digest=seen.files.digest)
+    ranked = sorted(
+        seen.processes,
+        key=lambda process: (
+            is_stopping(seen, process),
+            process.instance != instance,
+            process.loaded_at is None,
+            process.started_at,
+            process.nonce,
+        ),
+    )
+    process = ranked[0] if ranked else None
+    return Case(
+        name=seen.name,
+        desired=desired,
+        seen=seen,
+        leftovers=tuple(leftovers),
+        wanted=wanted,
+        instance=instance,
+        process=process,
+        surplus=tuple(ranked[1:]),
+        stopping=process is not None and is_stopping(seen, process),
+    )
+
+
+def is_stopping(seen: ObservedModel, process: ObservedProcess) -> bool:
+    """Whether the stop of this process is under way."""
+    effect = seen.in_flight
+    if effect is None or effect.kind is not EffectKind.STOP:
+        return False
+    if effect.nonce is not None:
+        return effect.nonce == process.nonce
+    return effect.spec_hash == process.instance.spec_hash

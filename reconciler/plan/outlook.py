@@ -1,0 +1,54 @@
+"""What a plan says of a model: its state, why, and what is coming beside it."""
+
+from reconciler.plan.actions import Outlook, StopBackend, Target
+from reconciler.plan.case import Case
+from reconciler.plan.observed import EffectKind, ObservedProcess, ProcessPhase
+from reconciler.plan.phase import State
+from reconciler.plan.step import Step
+
+
+def outlook(case: Case, step: Step) -> Outlook | None:
+    """The model as it is once the step's action is dispatched; None: nothing is left to show.
+
+    A live process gives the state; what is desired instead of it is the target.
+    """
+    if case.process is not None:
+        return _with_process(case, case.process, step)
+    effect = case.seen.in_flight
+    if effect is None and case.desired is None and not case.leftovers:
+        return None
+    state = step.state
+    if effect is not None and effect.kind is EffectKind.STOP:
+        state = State.UNLOADING
+    elif effect is not None and effect.kind is EffectKind.START:
+        state = State.LOADING
+    return Outlook(model=case.name, state=state, reason=step.explained, retry_at=_retry_at(step))
+
+
+def _with_process(case: Case, process: ObservedProcess, step: Step) -> Outlook:
+    target = None
+    why: str | None = step.explained
+    if case.wanted is not None and process.instance != case.instance:
+        target = Target(spec_hash=case.wanted.spec_hash, state=step.state, reason=step.explained)
+        why = case.obsolete_because
+    state, doing = _doing(case, process, step)
+    if isinstance(step.action, StopBackend) and state is State.UNLOADING:
+        why = step.action.reason
+    reason = doing if why is None or why == doing else f"{doing}; {why}"
+    return Outlook(
+        model=case.name, state=state, reason=reason, target=target, retry_at=_retry_at(step)
+    )
+
+
+def _retry_at(step: Step) -> float | None:
+    return step.retry.at if step.retry is not None else None
+
+
+def _doing(case: Case, process: ObservedProcess, step: Step) -> tuple[State, str]:
+    action = step.action
+    stops = isinstance(action, StopBackend) and action.nonce == process.nonce
+    if stops or case.stopping:
+        return State.UNLOADING, f"stops (pid {process.pid})"
+    if process.phase is ProcessPhase.LOADED:
+        return State.LOADED, f"serves (pid {process.pid})"
+    return State.LOADING, f"loads (pid {process.pid})"

@@ -1,0 +1,108 @@
+"""The plan: from desired and observed to actions with reasons, as a pure function (docs/adr/0001).
+
+cases ─▶ a step for each model alone ─▶ room: load slots, devices ─▶ actions in order, outlook
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from reconciler.plan.actions import (
+    AbortFetch,
+    Action,
+    FetchFiles,
+    Plan,
+    StartBackend,
+    StopBackend,
+    StopLeftover,
+)
+from reconciler.plan.case import Case, cases
+from reconciler.plan.desired import Desired
+from reconciler.plan.ids import ModelName
+from reconciler.plan.observed import Leftover, Observed
+from reconciler.plan.outlook import outlook
+from reconciler.plan.room import grant, rank
+from reconciler.plan.step import Step, next_step
+
+_ORDER = {StopLeftover: 0, AbortFetch: 1, StopBackend: 2, FetchFiles: 3, StartBackend: 4}
+"""What frees something goes before what takes it."""
+
+
+def plan(desired: Desired | None, observed: Observed, now: float) -> Plan:
+    """The smallest set of actions that closes the gap, at most one for each model.
+
+    Applied again and again it comes to rest: then it is empty, and what is observed is what is
+    desired, but for what a reason speaks against. `now`: seconds, on the clock of `observed`.
+    """
+    unread = _unread(desired, observed)
+    if desired is None or unread:
+        return Plan(notes=unread)
+    listed = cases(desired, observed)
+    steps = {case.name: next_step(case, now) for case in listed}
+    if desired.suspend:
+        steps = {name: _suspended(step) for name, step in steps.items()}
+    else:
+        steps = grant(
+            listed,
+            steps,
+            leftovers=observed.leftovers,
+            max_parallel_loads=observed.max_parallel_loads,
+        )
+    seen = [shown for case in listed if (shown := outlook(case, steps[case.name])) is not None]
+    if desired.suspend:
+        seen = [replace(shown, reason=f"suspended: {shown.reason}") for shown in seen]
+    return Plan(
+        actions=_in_order(listed, steps),
+        outlook=tuple(seen),
+        next_at=_next_at(steps.values(), now),
+        notes=_notes(desired, observed.leftovers),
+    )
+
+
+def _unread(desired: Desired | None, observed: Observed) -> tuple[str, ...]:
+    """Nothing is done before both were read once, for nothing can be called unwanted (R3)."""
+    notes = []
+    if desired is None:
+        notes.append("nothing is started or stopped: no manifest was read yet")
+    if not observed.processes_read:
+        notes.append("nothing is started or stopped: the processes were not read yet")
+    return tuple(notes)
+
+
+def _suspended(step: Step) -> Step:
+    """Observe and report: no action, and no time at which there would be one."""
+    if step.action is None:
+        return replace(step, retry=None, deadline=None)
+    return step.waiting(f"held back: {step.action.reason}")
+
+
+def _in_order(listed: Iterable[Case], steps: dict[ModelName, Step]) -> tuple[Action, ...]:
+    actions = [
+        (_ORDER[type(action)], rank(case), action)
+        for case in listed
+        if (action := steps[case.name].action) is not None
+    ]
+    return tuple(action for _, _, action in sorted(actions, key=lambda each: each[:2]))
+
+
+def _next_at(steps: Iterable[Step], now: float) -> float | None:
+    """The earliest retry or deadline.
+
+    A step with an action, or one that is due but must wait, is woken by an event instead.
+    """
+    idle = [step for step in steps if step.action is None]
+    times = [step.retry.at for step in idle if step.retry is not None]
+    times += [step.deadline for step in idle if step.deadline is not None]
+    return min((time for time in times if time > now), default=None)
+
+
+def _notes(desired: Desired, leftovers: Sequence[Leftover]) -> tuple[str, ...]:
+    notes = []
+    if desired.suspend:
+        notes.append("suspended: nothing is started or stopped, nor restarted after a crash")
+    if leftovers:
+        listed = ", ".join(
+            f"pid {leftover.pid} ({leftover.model})"
+            for leftover in sorted(leftovers, key=lambda each: each.pid)
+        )
+        notes.append(f"nothing starts before what an earlier agent left has ended: {listed}")
+    return tuple(notes)

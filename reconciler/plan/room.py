@@ -1,0 +1,87 @@
+"""Grants what needs a load slot and devices, in order, and tells the others what they wait for."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from reconciler.plan.actions import StartBackend
+from reconciler.plan.case import Case
+from reconciler.plan.devices import Holder, conflict, holders, making_way, obstacle, owners
+from reconciler.plan.ids import ModelName
+from reconciler.plan.observed import EffectKind, Leftover, ProcessPhase
+from reconciler.plan.phase import State
+from reconciler.plan.step import Step
+from reconciler.plan.wording import pids
+
+
+def rank(case: Case) -> tuple[int, bool, str]:
+    """The order of grants: priority, then what serves nothing yet, then the name."""
+    priority = case.wanted.priority if case.wanted is not None else 0
+    return (-priority, case.process is not None, case.name)
+
+
+def grant(
+    cases: Sequence[Case],
+    steps: dict[ModelName, Step],
+    *,
+    leftovers: Sequence[Leftover],
+    max_parallel_loads: int,
+) -> dict[ModelName, Step]:
+    """The same steps, of which those that find no room wait.
+
+    A backend is stopped for its successor only when that could start: so a change to many models
+    rolls over them, and a model whose devices do not come free keeps serving.
+    """
+    asking = sorted((case for case in cases if steps[case.name].needs_room), key=rank)
+    if not asking:
+        return steps
+    granted = dict(steps)
+    held = holders(cases, steps)
+    owned = owners(cases, held)
+    conflicts = {case.name: conflict(case, owned, held) for case in asking}
+    going = making_way(
+        (case for case in asking if case.process is not None and not conflicts[case.name]), held
+    )
+    loads = {case.name for case in cases if _loads(case)}
+    for case in asking:
+        step = steps[case.name]
+        replaced = case.process is not None
+        clash = conflicts[case.name]
+        if clash:
+            granted[case.name] = replace(step.waiting(clash), state=State.BLOCKED)
+            continue
+        wait = (
+            _after(leftovers)
+            or obstacle(case, held, going if replaced else ())
+            or _without_slot(loads - {case.name}, max_parallel_loads)
+        )
+        if wait:
+            granted[case.name] = step.waiting(f"waits: {wait}")
+            continue
+        loads.add(case.name)
+        if isinstance(step.action, StartBackend):
+            for gpu in step.action.gpus:
+                taken = Holder(model=case.name, what="a start under way")
+                held[gpu] = (*held.get(gpu, ()), taken)
+    return granted
+
+
+def _loads(case: Case) -> bool:
+    """Whether a load slot is taken: by a load, a start, or a stop that makes way for one."""
+    effect = case.seen.in_flight
+    if effect is not None and effect.kind is EffectKind.START:
+        return True
+    processes = (case.process, *case.surplus)
+    if any(each is not None and each.phase is ProcessPhase.LOADING for each in processes):
+        return True
+    return case.stopping and case.wanted is not None
+
+
+def _after(leftovers: Iterable[Leftover]) -> str | None:
+    numbers = sorted(leftover.pid for leftover in leftovers)
+    return f"{pids(numbers)} of an earlier agent must end first" if numbers else None
+
+
+def _without_slot(others: set[ModelName], slots: int) -> str | None:
+    if len(others) < slots:
+        return None
+    return f"{len(others)} of {slots} loads under way ({', '.join(sorted(others))})"

@@ -1,0 +1,249 @@
+"""What is next for one model, as if it were alone on the node."""
+
+from dataclasses import dataclass, replace
+
+from reconciler.plan.actions import (
+    AbortFetch,
+    Action,
+    FetchFiles,
+    StartBackend,
+    StopBackend,
+    StopLeftover,
+)
+from reconciler.plan.case import Case
+from reconciler.plan.desired import DesiredModel
+from reconciler.plan.observed import (
+    EffectKind,
+    Failure,
+    FilesMissing,
+    InFlight,
+    ObservedProcess,
+    ProcessPhase,
+)
+from reconciler.plan.phase import State
+from reconciler.plan.retry import next_attempt_at
+from reconciler.plan.wording import as_written, ordinal, span
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """When a failure is tried again: the moment, and how long after the failure that is."""
+
+    at: float
+    delay_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """The next action for a model, or why there is none.
+
+    `state` and `reason` speak of the desired instance, as they are once the action is dispatched.
+    `needs_room`: the action loads a model, or makes way for that: it is granted only together with
+    a load slot and the devices. `deadline`: when a load has taken too long.
+    """
+
+    state: State
+    reason: str
+    action: Action | None = None
+    needs_room: bool = False
+    retry: Retry | None = None
+    deadline: float | None = None
+
+    @property
+    def explained(self) -> str:
+        """The reason, and when there will be another try. It says the same at every tick."""
+        if self.retry is None:
+            return self.reason
+        return f"{self.reason}; next try after {span(self.retry.delay_seconds)}"
+
+    def waiting(self, reason: str) -> "Step":
+        """The same step without its action, for this reason."""
+        if self.action is None:
+            return self
+        under_way = self.state in (State.CACHING, State.LOADING)
+        return Step(state=State.PENDING if under_way else self.state, reason=reason)
+
+
+def next_step(case: Case, now: float) -> Step:
+    """Decide for one model; at most one effect at a time (R6)."""
+    effect = case.seen.in_flight
+    if effect is None:
+        return _free(case, now)
+    if effect.kind is EffectKind.FETCH:
+        return _while_fetching(case, effect)
+    wanted = case.wanted
+    if effect.kind is EffectKind.START and wanted and effect.spec_hash == wanted.spec_hash:
+        return Step(state=State.LOADING, reason="its backend is being started")
+    step = replace(_free(case, now), needs_room=False, retry=None, deadline=None)
+    if wanted is None or step.action is None:
+        return replace(step, action=None)
+    if effect.kind is EffectKind.START:
+        what = f"the start of spec {effect.spec_hash}"
+    else:
+        what = f"pid {case.process.pid}" if case.process and case.stopping else "a stop under way"
+    return step.waiting(f"goes on once {what} has ended")
+
+
+def _while_fetching(case: Case, effect: InFlight) -> Step:
+    wanted = case.wanted
+    if wanted is None:
+        step = _unwanted(case)
+    elif effect.spec_hash != wanted.spec_hash:
+        why = f"spec changed ({effect.spec_hash} → {wanted.spec_hash}) during the download"
+        step = Step(state=State.PENDING, reason=why)
+    elif effect.aborting:
+        step = Step(state=State.PENDING, reason="goes on once a download given up has ended")
+    else:
+        detail = f": {effect.detail}" if effect.detail else ""
+        return Step(state=State.CACHING, reason=f"fetches {wanted.spec.source}{detail}")
+    if effect.aborting:
+        return step
+    return replace(step, action=AbortFetch(model=case.name, reason=step.reason))
+
+
+def _unwanted(case: Case) -> Step:
+    if case.desired is None:
+        return Step(state=State.STOPPED, reason="removed from the manifest")
+    return Step(state=State.DISABLED, reason="enabled: false")
+
+
+def _free(case: Case, now: float) -> Step:
+    """The step when nothing is under way."""
+    if case.leftovers:
+        return _end_leftover(case)
+    if case.surplus:
+        return _end_surplus(case, now)
+    process = case.process
+    if case.wanted is None:
+        step = _unwanted(case)
+        return step if process is None else _stop(case, process, step, step.reason, now)
+    if process is None or case.stopping:
+        return _towards(case, case.wanted, now)
+    if process.phase is ProcessPhase.LOADING:
+        return _while_loading(case, case.wanted, process, now)
+    if process.instance == case.instance:
+        return Step(state=State.LOADED, reason=f"serves (pid {process.pid})")
+    return _towards(case, case.wanted, now)
+
+
+def _while_loading(case: Case, wanted: DesiredModel, process: ObservedProcess, now: float) -> Step:
+    """Give a load its time, and no more.
+
+    One that is obsolete goes on until its successor could start, for it may serve before the new
+    files are here (R5); then it ends at once, for nobody uses it yet.
+    """
+    is_wanted = process.instance == case.instance
+    deadline = process.started_at + wanted.timeouts.ready
+    if now < deadline:
+        if is_wanted:
+            step = Step(state=State.LOADING, reason=f"loads (pid {process.pid})")
+        else:
+            step = _towards(case, wanted, now)
+        return replace(step, deadline=deadline)
+    why = f"not ready within {as_written(wanted.timeouts.ready)}"
+    return _stop(case, process, _after(process), why, now, failure=why if is_wanted else None)
+
+
+def _towards(case: Case, wanted: DesiredModel, now: float) -> Step:
+    """From nothing, or from another instance, to the desired one: files first (R5)."""
+    failure = _failure_that_counts(case, wanted)
+    barred = _barred(case, failure, now)
+    if barred is not None:
+        return barred
+    again = f"; {ordinal(failure.count + 1)} try, after: {failure.reason}" if failure else ""
+    if case.instance is None:
+        reason = f"files of {wanted.spec.source} are not in the cache{again}"
+        fetch = FetchFiles(model=case.name, spec_hash=wanted.spec_hash, reason=reason)
+        return Step(state=State.CACHING, reason=reason, action=fetch)
+    if case.process is None:
+        reason = f"in the manifest and not running{again}"
+        start = StartBackend(
+            model=case.name, instance=case.instance, gpus=wanted.gpus, reason=reason
+        )
+        return Step(state=State.LOADING, reason=reason, action=start, needs_room=True)
+    why = case.obsolete_because or "started anew"
+    step = replace(_after(case.process), needs_room=True)
+    return _stop(case, case.process, step, why, now)
+
+
+def _after(process: ObservedProcess) -> Step:
+    return Step(state=State.PENDING, reason=f"goes on once pid {process.pid} has ended")
+
+
+def _barred(case: Case, failure: Failure | None, now: float) -> Step | None:
+    """Why the desired instance cannot be tried now; None: it can."""
+    if case.seen.refusal is not None:
+        return Step(state=State.BLOCKED, reason=case.seen.refusal)
+    if failure is None:
+        return None
+    said = failure.reason
+    if failure.count > 1:
+        said += f", {ordinal(failure.count)} time"
+    due = next_attempt_at(failure, key=case.name)
+    if due is None:
+        said += "; blocked until the manifest, the files or the node change"
+        return Step(state=State.BLOCKED, reason=said)
+    if now < due:
+        retry = Retry(at=due, delay_seconds=due - failure.at)
+        return Step(state=State.ERROR, reason=said, retry=retry)
+    return None
+
+
+def _failure_that_counts(case: Case, wanted: DesiredModel) -> Failure | None:
+    """The failure of exactly what is desired now. Cached files undo a failed fetch."""
+    failure = case.seen.failure
+    if failure is None or failure.during == "stop" or failure.spec_hash != wanted.spec_hash:
+        return None
+    files = case.seen.files
+    if isinstance(files, FilesMissing):
+        return failure if failure.files_digest is None else None
+    if failure.during == "fetch" or failure.files_digest not in (None, files.digest):
+        return None
+    return failure
+
+
+def _stop(
+    case: Case,
+    process: ObservedProcess,
+    step: Step,
+    reason: str,
+    now: float,
+    *,
+    failure: str | None = None,
+) -> Step:
+    """`step` with a stop as its action, unless the last stop failed and is not due again."""
+    failed = case.seen.failure
+    if failed is not None and failed.during == "stop":
+        due = next_attempt_at(replace(failed, permanent=False), key=case.name) or now
+        if now < due:
+            retry = Retry(at=due, delay_seconds=due - failed.at)
+            why = f"{reason}; {failed.reason}"
+            return replace(step, action=None, needs_room=False, reason=why, retry=retry)
+    stop = StopBackend(
+        model=case.name,
+        nonce=process.nonce,
+        pid=process.pid,
+        drain=process.phase is ProcessPhase.LOADED,
+        reason=reason,
+        failure=failure,
+    )
+    return replace(step, action=stop)
+
+
+def _end_surplus(case: Case, now: float) -> Step:
+    """Two live processes of one model should not be (scenario 9, llama-swap#281)."""
+    why = "removed from the manifest" if case.desired is None else "enabled: false"
+    if case.wanted is not None and case.process is not None:
+        why = f"a second process of the model; pid {case.process.pid} stays"
+    step = replace(_free(replace(case, surplus=()), now), needs_room=False, action=None)
+    return _stop(case, case.surplus[0], step, why, now)
+
+
+def _end_leftover(case: Case) -> Step:
+    """An earlier agent's process ends before anything starts; adoption comes later."""
+    first = case.leftovers[0]
+    reason = f"pid {first.pid} was left by an earlier agent"
+    if first.stopping:
+        return Step(state=State.UNLOADING, reason=reason)
+    stop = StopLeftover(model=case.name, nonce=first.nonce, pid=first.pid, reason=reason)
+    return Step(state=State.UNLOADING, reason=reason, action=stop)

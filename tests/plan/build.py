@@ -1,0 +1,183 @@
+"""Plan cases as data: from the YAML of `cases/` to values, and from a plan to lines to compare.
+
+A model's `spec` is its spec hash, its files are named by their digest. Times count from 0.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from reconciler.plan.actions import (
+    AbortFetch,
+    Action,
+    FetchFiles,
+    Outlook,
+    StartBackend,
+    StopBackend,
+    StopLeftover,
+)
+from reconciler.plan.desired import Desired, DesiredModel, Format, ModelSpec, Timeouts
+from reconciler.plan.ids import (
+    FilesDigest,
+    GpuUuid,
+    Instance,
+    ModelName,
+    NodeName,
+    Nonce,
+    Place,
+    SpecHash,
+)
+from reconciler.plan.observed import (
+    EffectKind,
+    Failure,
+    FilesCached,
+    FilesMissing,
+    InFlight,
+    Leftover,
+    Observed,
+    ObservedModel,
+    ObservedProcess,
+)
+
+Data = dict[str, Any]
+
+CASES = Path(__file__).parent / "cases"
+
+
+def load_cases() -> list[Data]:
+    yaml = YAML(typ="safe")
+    return [
+        {**case, "file": path.stem}
+        for path in sorted(CASES.glob("*.yaml"))
+        for case in yaml.load(path)
+    ]
+
+
+def gpus(data: Data) -> tuple[GpuUuid, ...]:
+    return tuple(GpuUuid(gpu) for gpu in data.get("gpus", ()))
+
+
+def desired_model(name: str, data: Data) -> DesiredModel:
+    return DesiredModel(
+        name=ModelName(name),
+        spec=ModelSpec(source=f"gguf/{name}"),
+        spec_hash=SpecHash(data.get("spec", "s1")),
+        place=Place(file="models.yaml", line=1, column=1),
+        enabled=data.get("enabled", True),
+        priority=data.get("priority", 0),
+        timeouts=Timeouts(ready=data.get("ready", 1800.0)),
+        gpus=gpus(data),
+    )
+
+
+def desired(data: Data | None, *, suspend: bool = False) -> Desired | None:
+    if data is None:
+        return None
+    models = tuple(desired_model(name, model or {}) for name, model in sorted(data.items()))
+    return Desired(node=NodeName("node"), revision="r1", models=models, suspend=suspend)
+
+
+def process(data: Data) -> ObservedProcess:
+    """`loaded` is the moment at which it was; absent: it still loads."""
+    return ObservedProcess(
+        nonce=Nonce(f"nonce-{data['pid']}"),
+        pid=data["pid"],
+        instance=Instance(
+            spec_hash=SpecHash(data.get("spec", "s1")),
+            files_digest=FilesDigest(data.get("files", "f1")),
+        ),
+        started_at=data.get("started", 0.0),
+        loaded_at=data.get("loaded"),
+        gpus=gpus(data),
+    )
+
+
+def observed_model(name: str, data: Data) -> ObservedModel:
+    files = data.get("files")
+    cached = files and FilesCached(
+        digest=FilesDigest(files), path="/m/x.gguf", root="/m", format=Format.GGUF
+    )
+    under_way = data.get("under_way")
+    failure = data.get("failure")
+    return ObservedModel(
+        name=ModelName(name),
+        processes=tuple(process(each) for each in data.get("processes", ())),
+        files=cached or FilesMissing(),
+        refusal=data.get("refusal"),
+        in_flight=under_way
+        and InFlight(
+            kind=EffectKind(under_way["kind"]),
+            spec_hash=SpecHash(under_way.get("spec", "s1")),
+            since=0.0,
+            detail=under_way.get("detail", ""),
+            gpus=gpus(under_way),
+            nonce=Nonce(f"nonce-{under_way['pid']}") if "pid" in under_way else None,
+            aborting=under_way.get("aborting", False),
+        ),
+        failure=failure
+        and Failure(
+            spec_hash=SpecHash(failure.get("spec", "s1")),
+            files_digest=FilesDigest(failure["files"]) if "files" in failure else None,
+            at=failure.get("at", 0.0),
+            count=failure.get("count", 1),
+            reason=failure["reason"],
+            during=failure["during"],
+            permanent=failure.get("permanent", False),
+            ever_loaded=failure.get("ever_loaded", False),
+            retry_after_seconds=failure.get("retry_after"),
+        ),
+    )
+
+
+def observed(
+    data: Data, *, leftovers: list[Data], loads: int = 2, processes_read: bool = True
+) -> Observed:
+    return Observed(
+        processes_read=processes_read,
+        models={ModelName(name): observed_model(name, model) for name, model in data.items()},
+        leftovers=tuple(
+            Leftover(
+                nonce=Nonce(f"nonce-{each['pid']}"),
+                model=ModelName(each["model"]),
+                pid=each["pid"],
+                gpus=gpus(each),
+                stopping=each.get("stopping", False),
+            )
+            for each in leftovers
+        ),
+        max_parallel_loads=loads,
+    )
+
+
+def action_line(action: Action) -> str:
+    return f"{_order(action)}: {action.reason}"
+
+
+def _order(action: Action) -> str:
+    match action:
+        case FetchFiles():
+            return f"fetch {action.model} {action.spec_hash}"
+        case StartBackend():
+            instance = f"{action.instance.spec_hash}/{action.instance.files_digest}"
+            on = f" on {' '.join(action.gpus)}" if action.gpus else ""
+            return f"start {action.model} {instance}{on}"
+        case StopBackend():
+            how = " drain" if action.drain else ""
+            failed = f" failure({action.failure})" if action.failure else ""
+            return f"stop {action.model} pid {action.pid}{how}{failed}"
+        case StopLeftover():
+            return f"stop leftover {action.model} pid {action.pid}"
+        case AbortFetch():
+            return f"abort fetch {action.model}"
+
+
+def outlook_lines(outlook: Outlook) -> list[str]:
+    """The state; then, where there are, what is coming and when it is tried again."""
+    lines = [f"{outlook.state}: {outlook.reason}"]
+    if outlook.target is not None:
+        target = outlook.target
+        lines.append(f"→ {target.spec_hash} {target.state}: {target.reason}")
+    if outlook.retry_at is not None:
+        lines.append(f"retry at {outlook.retry_at:.1f}")
+    return lines
