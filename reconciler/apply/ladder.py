@@ -79,10 +79,10 @@ async def _kill(kin: Kin, seconds: float) -> tuple[Process, ...]:
             if seen_nobody:
                 return ()
             kin.reap_leader()
-        elif _now() >= deadline:
-            return left
         else:
             kin.send(left, signal.SIGKILL)
+            if _now() >= deadline:
+                return left
             await asyncio.sleep(next(steps))
         seen_nobody = not left
 
