@@ -1,0 +1,96 @@
+"""What holds between the fields of a document, and which flags and variables it may set.
+
+The rules read plain values that may be wrong in any other way, so that one mistake never hides
+another.
+"""
+
+from collections.abc import Iterator
+
+from reconciler.manifest.family import LLAMA, VLLM, backend_family
+from reconciler.manifest.problem import Finding, Loc
+from reconciler.manifest.refused import canonical, refused_env_reason, refused_reason, refused_value
+from reconciler.manifest.supported import unsupported
+from reconciler.plan.desired import JsonValue
+
+_Map = dict[str, JsonValue]
+_EXCLUSIVE = (("gpu_ids", "gpus"), ("replicas", "nodes"))
+
+
+def rule_findings(document: JsonValue) -> Iterator[Finding]:
+    """All that a document (as plain values) does which its shape alone allows."""
+    spec = _map(_map(document).get("spec"))
+    yield from unsupported(spec)
+    defaults = _map(_map(spec.get("defaults")).get("extra_args"))
+    for family in (LLAMA, VLLM):
+        where = ("spec", "defaults", "extra_args", family)
+        yield from _flag_findings(where, _map(defaults.get(family)), family)
+    for node, settings in _map(spec.get("node_settings")).items():
+        if _map(settings).get("drain") is True and _map(settings).get("suspend") is True:
+            loc = ("spec", "node_settings", node)
+            yield Finding(loc=loc, message="drain and suspend exclude each other", at_key=True)
+    for index, model in enumerate(_list(spec.get("models"))):
+        yield from _model_findings(("spec", "models", index), _map(model))
+
+
+def _model_findings(loc: Loc, model: _Map) -> Iterator[Finding]:
+    for one, other in _EXCLUSIVE:
+        if model.get(one) not in (None, []) and model.get(other) is not None:
+            message = f"{one} and {other} exclude each other"
+            yield Finding(loc=(*loc, one), message=message, at_key=True)
+    source, file = model.get("source"), model.get("file")
+    if file is not None and isinstance(source, str) and source.endswith(".gguf"):
+        yield Finding(loc=(*loc, "file"), message="source names the file already", at_key=True)
+    yield from _repeated_nodes(loc, _list(model.get("nodes")))
+    family = _family(model)
+    yield from _flag_findings((*loc, "extra_args"), _map(model.get("extra_args")), family)
+    yield from _env_findings((*loc, "env"), _map(model.get("env")))
+    fallback = _map(model.get("fallback"))
+    args = _map(fallback.get("extra_args"))
+    yield from _flag_findings((*loc, "fallback", "extra_args"), args, LLAMA)
+    yield from _env_findings((*loc, "fallback", "env"), _map(fallback.get("env")))
+
+
+def _family(model: _Map) -> str:
+    return backend_family(
+        backend=str(model.get("backend", "auto")), weights=str(model.get("format", "auto"))
+    )
+
+
+def _repeated_nodes(loc: Loc, nodes: list[JsonValue]) -> Iterator[Finding]:
+    for index, node in enumerate(nodes):
+        if node in nodes[:index]:
+            message = f"the node {node!r} stands twice"
+            yield Finding(loc=(*loc, "nodes", index), message=message)
+
+
+def _flag_findings(loc: Loc, flags: _Map, family: str) -> Iterator[Finding]:
+    spelled: dict[str, str] = {}
+    for flag, value in flags.items():
+        first = spelled.setdefault(canonical(flag), flag)
+        if first != flag:
+            message = f"{flag!r} and {first!r} are the same flag"
+            yield Finding(loc=(*loc, flag), message=message, at_key=True)
+        if reason := refused_reason(family, flag):
+            message = f"the flag {flag!r} is refused: {reason}"
+            yield Finding(loc=(*loc, flag), message=message, at_key=True)
+        elif reason := refused_value(family, flag, value):
+            yield Finding(loc=(*loc, flag), message=f"this value is refused: {reason}")
+
+
+def _env_findings(loc: Loc, env: _Map) -> Iterator[Finding]:
+    for name, value in env.items():
+        if reason := refused_env_reason(name):
+            message = f"the variable {name!r} is refused: {reason}"
+            yield Finding(loc=(*loc, name), message=message, at_key=True)
+        given = [key for key in ("from_env", "from_file") if _map(value).get(key) is not None]
+        if isinstance(value, dict) and len(given) != 1:
+            message = "must hold exactly one of from_env and from_file"
+            yield Finding(loc=(*loc, name), message=message)
+
+
+def _map(value: JsonValue) -> _Map:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: JsonValue) -> list[JsonValue]:
+    return value if isinstance(value, list) else []

@@ -1,0 +1,99 @@
+"""All files and documents together: a union, never an overlay (design §4)."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from pydantic import JsonValue
+
+from reconciler.manifest.claims import clashes
+from reconciler.manifest.family import LLAMA, backend_family
+from reconciler.manifest.model import Defaults, Model, NodeSettings
+from reconciler.manifest.parse import ParsedFile, PlacedDocument
+from reconciler.manifest.problem import Problem
+from reconciler.manifest.refused import canonical
+from reconciler.plan.desired import Timeouts
+from reconciler.plan.ids import Place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManifestModel:
+    """A model with its document's defaults merged in. Flags are spelled with underscores."""
+
+    model: Model
+    place: Place
+    timeouts: Timeouts
+    extra_args: Mapping[str, JsonValue]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """The whole manifest. `models` are sorted by name; names and aliases are unique.
+
+    `suspend` and `allow_empty` are true if any document says so.
+    """
+
+    models: tuple[ManifestModel, ...] = ()
+    suspend: bool = False
+    allow_empty: bool = False
+    node_settings: Mapping[str, NodeSettings] = field(default_factory=dict)
+
+
+def union(files: Iterable[ParsedFile]) -> Manifest:
+    """The union of valid files that do not clash (`file_clashes` is empty)."""
+    placed = [document for file in files for document in file.documents]
+    specs = [document.document.spec for document in placed]
+    models = [model for document in placed for model in _models(document)]
+    return Manifest(
+        models=tuple(sorted(models, key=lambda model: model.model.name)),
+        suspend=any(spec.suspend for spec in specs),
+        allow_empty=any(spec.allow_empty for spec in specs),
+        node_settings={
+            node: settings for spec in specs for node, settings in spec.node_settings.items()
+        },
+    )
+
+
+def file_clashes(files: Iterable[ParsedFile]) -> tuple[Problem, ...]:
+    """What files claim from each other, whatever their order; not what clashes within one."""
+    ordered = sorted(files, key=lambda file: file.name)
+    return tuple(
+        problem
+        for problem in clashes(file.claims for file in ordered)
+        if len({place.file for place in _places(problem)}) > 1
+    )
+
+
+def clashing_files(problems: Iterable[Problem]) -> frozenset[str]:
+    """The names of the files that these clashes speak of."""
+    return frozenset(place.file for problem in problems for place in _places(problem))
+
+
+def _places(problem: Problem) -> tuple[Place, ...]:
+    return (problem.place, *problem.related) if problem.place else problem.related
+
+
+def _models(placed: PlacedDocument) -> Iterator[ManifestModel]:
+    spec = placed.document.spec
+    for model, place in zip(spec.models, placed.model_places, strict=True):
+        yield ManifestModel(
+            model=model,
+            place=place,
+            timeouts=_timeouts(spec.defaults, model),
+            extra_args=_extra_args(spec.defaults, model),
+        )
+
+
+def _timeouts(defaults: Defaults, model: Model) -> Timeouts:
+    written = {
+        **defaults.timeouts.model_dump(exclude_unset=True),
+        **model.timeouts.model_dump(exclude_unset=True),
+    }
+    return Timeouts(**written)
+
+
+def _extra_args(defaults: Defaults, model: Model) -> dict[str, JsonValue]:
+    family = backend_family(backend=model.backend, weights=model.format)
+    base = defaults.extra_args.llama if family == LLAMA else defaults.extra_args.vllm
+    merged = {canonical(flag): value for flag, value in base.items()}
+    merged |= {canonical(flag): value for flag, value in model.extra_args.items()}
+    return {flag: value for flag, value in merged.items() if value is not None}
