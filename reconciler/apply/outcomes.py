@@ -1,0 +1,37 @@
+"""What effects report back, in the past tense; the loop books them at its next tick."""
+
+from dataclasses import dataclass
+
+from reconciler.plan.ids import FilesDigest, ModelName, Nonce, SpecHash
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilesFetched:
+    model: ModelName
+    spec_hash: SpecHash
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackendStopped:
+    """`failure`: the stop was itself a failure of the instance, for this reason."""
+
+    model: ModelName
+    nonce: Nonce
+    failure: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectFailed:
+    """`during`: "fetch", "start" or "stop". `permanent`: no use in trying again as things are."""
+
+    model: ModelName
+    spec_hash: SpecHash
+    files_digest: FilesDigest | None
+    during: str
+    reason: str
+    permanent: bool
+    retry_after_seconds: float | None = None
+
+
+Outcome = FilesFetched | BackendStopped | EffectFailed

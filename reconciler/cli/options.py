@@ -1,0 +1,57 @@
+"""Options and defaults that several commands share; the environment is read here, once."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import click
+import typer
+
+from reconciler.settings import HubSettings
+
+DataDir = Annotated[
+    Path | None,
+    typer.Option(
+        "--data-dir",
+        envvar="XGEN_DATA_DIR",
+        help="State of this agent. [default: /var/lib/xgen-model as root, "
+        "else $XDG_STATE_HOME/xgen-model]",
+    ),
+]
+
+
+def data_dir(given: Path | None) -> Path:
+    """The data folder: as given, else the system's, else the user's."""
+    if given is not None:
+        return given.absolute()
+    if os.geteuid() == 0:
+        return Path("/var/lib/xgen-model")
+    state = os.environ.get("XDG_STATE_HOME")
+    return (Path(state) if state else Path.home() / ".local" / "state") / "xgen-model"
+
+
+def hub_settings(location: str | None) -> HubSettings:
+    """The hub's settings, with the store's own variables from the environment."""
+    return HubSettings(
+        location=location,
+        endpoint=os.environ.get("MINIO_ENDPOINT"),
+        access_key=os.environ.get("MINIO_ACCESS_KEY"),
+        secret_key=os.environ.get("MINIO_SECRET_KEY"),
+        region=os.environ.get("MINIO_REGION") or "us-east-1",
+    )
+
+
+def listen_address(value: str) -> tuple[str, int]:
+    """`host:port`, `:port` or `[v6]:port`; port 0 lets the kernel choose."""
+    host, colon, port = value.rpartition(":")
+    if not colon or not port.isdigit() or int(port) > 65535:
+        raise click.BadParameter(f"{value!r} is not HOST:PORT", param_hint="--listen")
+    return host.strip("[]") or "0.0.0.0", int(port)
+
+
+def port_range(value: str) -> range:
+    """`18000-18999`, both ends included."""
+    first, dash, last = value.partition("-")
+    if not (dash and first.isdigit() and last.isdigit() and 0 < int(first) <= int(last) < 65536):
+        raise click.BadParameter(f"{value!r} is not FIRST-LAST", param_hint="--ports")
+    return range(int(first), int(last) + 1)

@@ -1,0 +1,111 @@
+"""`xgen-model run`: the agent."""
+
+import os
+import socket
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from reconciler import log
+from reconciler.cli.agent_process import run_until_signalled
+from reconciler.cli.options import DataDir, data_dir, hub_settings, listen_address, port_range
+from reconciler.plan.ids import NodeName
+from reconciler.settings import Settings
+
+
+def run(
+    manifest: Annotated[
+        str,
+        typer.Option(
+            envvar="XGEN_MANIFEST",
+            help="A manifest file, or a directory of them (a mount, a link).",
+        ),
+    ],
+    hub: Annotated[
+        str | None,
+        typer.Option(
+            envvar="XGEN_HUB",
+            help="Where model files come from: s3://BUCKET (with MINIO_ENDPOINT, MINIO_ACCESS_KEY, "
+            "MINIO_SECRET_KEY, MINIO_REGION) or a directory.",
+        ),
+    ] = None,
+    node: Annotated[
+        str | None,
+        typer.Option(
+            envvar=["XGEN_NODE", "NODE_NAME"],
+            help="This node's name in the manifest. [default: the remembered one, else the host's]",
+        ),
+    ] = None,
+    listen: Annotated[
+        str, typer.Option(envvar="XGEN_LISTEN", help="HOST:PORT of the HTTP side.")
+    ] = "127.0.0.1:8000",
+    data: DataDir = None,
+    models_dir: Annotated[
+        Path | None,
+        typer.Option(envvar="XGEN_MODELS_DIR", help="Model files. [default: DATA_DIR/models]"),
+    ] = None,
+    llama_server: Annotated[
+        str | None,
+        typer.Option(
+            envvar="XGEN_LLAMA_SERVER", help="A llama-server binary. [default: the one on PATH]"
+        ),
+    ] = None,
+    poll_interval: Annotated[
+        float,
+        typer.Option(
+            envvar="XGEN_POLL_INTERVAL",
+            min=0.1,
+            help="Seconds between reads of the manifest, beside file events.",
+        ),
+    ] = 5.0,
+    max_parallel_loads: Annotated[
+        int,
+        typer.Option(envvar="XGEN_MAX_PARALLEL_LOADS", min=1, help="Backends that load at a time."),
+    ] = 2,
+    ports: Annotated[
+        str, typer.Option(envvar="XGEN_PORTS", help="Ports for backends, on 127.0.0.1.")
+    ] = "18000-18999",
+    log_max_mib: Annotated[
+        int,
+        typer.Option(
+            envvar="XGEN_LOG_MAX_MIB", min=1, help="Size at which a backend's log is rotated."
+        ),
+    ] = 50,
+    rename_node: Annotated[
+        str | None,
+        typer.Option(
+            envvar="XGEN_RENAME_NODE", help="The old name, where this node was renamed on purpose."
+        ),
+    ] = None,
+    log_format: Annotated[
+        log.LogFormat, typer.Option(envvar="XGEN_LOG_FORMAT", help="Form of the agent's log.")
+    ] = "auto",
+    log_level: Annotated[
+        log.LogLevel, typer.Option(envvar="XGEN_LOG_LEVEL", help="What the agent logs.")
+    ] = "info",
+) -> int:
+    """Make the manifest true on this node and serve its models, until SIGTERM or Ctrl-C."""
+    host, port = listen_address(listen)
+    folder = data_dir(data)
+    log.configure(form=log_format, level=log_level)
+    settings = Settings(
+        manifest=manifest,
+        hub=hub_settings(hub),
+        node=NodeName(node) if node else None,
+        host_name=socket.gethostname(),
+        listen_host=host,
+        listen_port=port,
+        data_dir=folder,
+        models_dir=(models_dir or folder / "models").absolute(),
+        llama_server=llama_server,
+        poll_interval=poll_interval,
+        max_parallel_loads=max_parallel_loads,
+        ports=port_range(ports),
+        log_max_bytes=log_max_mib * 1024 * 1024,
+        rename_node=rename_node,
+        pod_name=os.environ.get("POD_NAME"),
+        pod_ip=os.environ.get("POD_IP"),
+        environment=dict(os.environ),
+    )
+    return run_until_signalled(settings)

@@ -1,0 +1,129 @@
+"""What the loop remembers of each model between ticks: failures, restarts, what loaded once."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from reconciler.apply.backends import BackendExited, BackendView
+from reconciler.apply.outcomes import BackendStopped, EffectFailed, FilesFetched, Outcome
+from reconciler.plan.ids import Instance, ModelName, Nonce, SpecHash
+from reconciler.plan.observed import Failure
+from reconciler.plan.retry import after_failure
+
+
+@dataclass(slots=True)
+class _Page:
+    """One model's page. `loaded`: instances that were loaded here at least once."""
+
+    failure: Failure | None = None
+    last_lines: tuple[str, ...] = ()
+    starts: int = 0
+    loaded: set[Instance] = field(default_factory=set)
+
+
+class Books:
+    """Kept by the loop alone (R1). A model's page goes when the model is gone.
+
+    Only failures of what is desired are booked: another's would lift that one's block.
+    """
+
+    def __init__(self) -> None:
+        self._pages: dict[ModelName, _Page] = {}
+        self._instances: dict[Nonce, Instance] = {}
+        self._desired: Mapping[ModelName, SpecHash] = {}
+
+    def failure(self, model: ModelName) -> Failure | None:
+        return self._page(model).failure
+
+    def failures_in_a_row(self, model: ModelName) -> int:
+        failure = self.failure(model)
+        return failure.count if failure else 0
+
+    def last_lines(self, model: ModelName) -> tuple[str, ...]:
+        return self._page(model).last_lines
+
+    def restarts(self, model: ModelName) -> int:
+        return max(0, self._page(model).starts - 1)
+
+    def want(self, desired: Mapping[ModelName, SpecHash]) -> None:
+        """Note which specs are desired now."""
+        self._desired = desired
+
+    def see(self, view: BackendView) -> None:
+        """Note a live backend: a start is counted once, a load is remembered."""
+        page = self._page(view.model)
+        if view.nonce not in self._instances:
+            self._instances[view.nonce] = view.instance
+            page.starts += 1
+        if view.loaded_at is not None:
+            page.loaded.add(view.instance)
+
+    def book_exit(self, exited: BackendExited) -> None:
+        self._instances.pop(exited.nonce, None)
+        if exited.during == "stop" or not self._wanted(exited.model, exited.instance.spec_hash):
+            return
+        page = self._page(exited.model)
+        page.last_lines = exited.last_lines
+        page.failure = after_failure(
+            page.failure,
+            spec_hash=exited.instance.spec_hash,
+            files_digest=exited.instance.files_digest,
+            at=exited.at,
+            reason=exited.reason,
+            during=exited.during,
+            ever_loaded=exited.instance in page.loaded,
+            loaded_seconds=exited.loaded_seconds if exited.during == "run" else None,
+        )
+
+    def book_outcome(self, outcome: Outcome, *, at: float) -> None:
+        match outcome:
+            case FilesFetched():
+                page = self._page(outcome.model)
+                if page.failure and page.failure.during == "fetch":
+                    page.failure = None
+            case EffectFailed():
+                self._book_effect(outcome, at)
+            case BackendStopped():
+                self._book_stop(outcome, at)
+
+    def keep_only(self, models: Collection[ModelName]) -> None:
+        for gone in self._pages.keys() - set(models):
+            del self._pages[gone]
+
+    def _book_effect(self, failed: EffectFailed, at: float) -> None:
+        if not self._wanted(failed.model, failed.spec_hash):
+            return
+        page = self._page(failed.model)
+        page.last_lines = ()
+        page.failure = after_failure(
+            page.failure,
+            spec_hash=failed.spec_hash,
+            files_digest=failed.files_digest,
+            at=at,
+            reason=failed.reason,
+            during=failed.during,
+            permanent=failed.permanent,
+            retry_after_seconds=failed.retry_after_seconds,
+        )
+
+    def _book_stop(self, stopped: BackendStopped, at: float) -> None:
+        instance = self._instances.pop(stopped.nonce, None)
+        if stopped.failure is None or instance is None:
+            return
+        if not self._wanted(stopped.model, instance.spec_hash):
+            return
+        page = self._page(stopped.model)
+        page.failure = after_failure(
+            page.failure,
+            spec_hash=instance.spec_hash,
+            files_digest=instance.files_digest,
+            at=at,
+            reason=stopped.failure,
+            during="load",
+            ever_loaded=instance in page.loaded,
+        )
+
+    def _wanted(self, model: ModelName, spec_hash: SpecHash) -> bool:
+        return self._desired.get(model) == spec_hash
+
+    def _page(self, model: ModelName) -> _Page:
+        return self._pages.setdefault(model, _Page())

@@ -1,0 +1,76 @@
+"""The node's conditions, each with the moment since which it says what it says (PURE)."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from reconciler.loop.intent import Understanding
+from reconciler.status import Condition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """A condition that does not know yet since when it holds."""
+
+    type: str
+    status: bool
+    reason: str
+    message: str
+
+
+def source_facts(now: Understanding) -> Iterable[Fact]:
+    """What there is to say of the source and the manifest."""
+    if now.source_error is not None:
+        yield Fact(
+            type="SourceReady",
+            status=False,
+            reason="Unreadable",
+            message=f"{now.source_error}; the last good version stays in force",
+        )
+    elif now.location:
+        yield Fact(type="SourceReady", status=True, reason="Read", message=f"read {now.location}")
+    else:
+        yield Fact(type="SourceReady", status=False, reason="NotReadYet", message="not read yet")
+    errors = [problem for problem in now.problems if problem.is_error]
+    if errors:
+        kept = f"; counted as they were: {', '.join(now.kept)}" if now.kept else ""
+        yield Fact(
+            type="ManifestValid",
+            status=False,
+            reason="Invalid",
+            message="; ".join(str(problem) for problem in errors) + kept,
+        )
+    elif now.desired is not None and now.whole:
+        warnings = "; ".join(str(problem) for problem in now.problems)
+        yield Fact(
+            type="ManifestValid", status=True, reason="Valid", message=warnings or "taken up whole"
+        )
+    elif now.desired is None:
+        yield Fact(
+            type="ManifestValid",
+            status=False,
+            reason="NothingGoodYet",
+            message="no valid manifest was read yet; nothing is started or stopped",
+        )
+
+
+def stamped(
+    facts: Iterable[Fact], before: Mapping[str, Condition], *, now: str
+) -> tuple[Condition, ...]:
+    """Facts with `since`: kept from before while status and reason stay the same.
+
+    `now`: RFC 3339, UTC.
+    """
+    conditions = []
+    for fact in facts:
+        condition = Condition(
+            type=fact.type,
+            status=str(fact.status),
+            reason=fact.reason,
+            message=fact.message,
+            since=now,
+        )
+        old = before.get(fact.type)
+        if old and (old.status, old.reason) == (condition.status, condition.reason):
+            condition = replace(condition, since=old.since)
+        conditions.append(condition)
+    return tuple(conditions)

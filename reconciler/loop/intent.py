@@ -1,0 +1,124 @@
+"""From snapshots of the source to the desired state: rule R2, and what is kept on disk for it."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import structlog
+
+from reconciler.errors import Transient
+from reconciler.manifest.problem import Problem
+from reconciler.manifest.resolve import FileInput, Parses, Resolution, resolve
+from reconciler.manifest.select import select
+from reconciler.plan.desired import Desired
+from reconciler.plan.ids import NodeName
+from reconciler.source.last_good import LastGood
+from reconciler.source.snapshot import Snapshot
+from reconciler.status import Revision
+
+_log = structlog.get_logger("xgen.source")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Understanding:
+    """What the newest snapshot came to.
+
+    `desired` is None until something good was read once. `problems` are the newest revision's;
+    `kept` names the files that count as they were.
+    """
+
+    desired: Desired | None = None
+    revision: Revision = field(default_factory=Revision)
+    location: str = ""
+    source_error: str | None = None
+    problems: tuple[Problem, ...] = ()
+    kept: tuple[str, ...] = ()
+    whole: bool = False
+
+
+class Intent:
+    """Holds the newest snapshot and what is in force. `offer` only notes and wakes (R1)."""
+
+    def __init__(self, *, node: NodeName, last_good: LastGood, wake: Callable[[], None]) -> None:
+        self._node = node
+        self._last_good = last_good
+        self._wake = wake
+        self._newest: Snapshot | None = None
+        self._seen: Snapshot | None = None
+        self._in_force: Mapping[str, bytes] = {}
+        self._parses: Parses = {}
+        self._understanding = Understanding()
+
+    @property
+    def understanding(self) -> Understanding:
+        return self._understanding
+
+    async def open(self) -> None:
+        """Read the last good version from the data folder; it is used if the source is bad."""
+        kept = await asyncio.to_thread(self._last_good.load)
+        if kept.error is not None:
+            _log.warning("the last good manifest on disk is damaged", error=kept.error)
+        self._in_force = kept.files
+        self._understanding = Understanding(revision=Revision(applied=kept.revision or None))
+
+    def offer(self, snapshot: Snapshot) -> None:
+        self._newest = snapshot
+        self._wake()
+
+    async def refresh(self) -> Understanding:
+        """Take up the newest snapshot, if there is a new one. Parsing runs in a thread."""
+        snapshot = self._newest
+        if snapshot is None or snapshot is self._seen:
+            return self._understanding
+        self._seen = snapshot
+        resolution, desired = await asyncio.to_thread(self._interpret, snapshot)
+        applied = self._understanding.revision.applied
+        if resolution.whole:
+            applied = snapshot.revision
+        self._parses = resolution.parses
+        if resolution.in_force != self._in_force or resolution.whole:
+            self._in_force = resolution.in_force
+            await self._save(applied or "")
+        self._understanding = Understanding(
+            desired=desired,
+            revision=Revision(applied=applied, attempted=snapshot.revision or None),
+            location=snapshot.location,
+            source_error=snapshot.error,
+            problems=resolution.problems,
+            kept=resolution.kept,
+            whole=resolution.whole,
+        )
+        self._say(snapshot)
+        return self._understanding
+
+    async def _save(self, applied: str) -> None:
+        """Keep what is in force on disk. A full disk costs this agent nothing."""
+        try:
+            await asyncio.to_thread(self._last_good.save, self._in_force, applied)
+        except Transient as exc:
+            _log.error("the manifest in force is not kept on disk", error=str(exc))
+
+    def _interpret(self, snapshot: Snapshot) -> tuple[Resolution, Desired | None]:
+        files = (
+            None
+            if snapshot.error is not None
+            else [
+                FileInput(name=file.name, content=file.content, error=file.error)
+                for file in snapshot.files
+            ]
+        )
+        resolution = resolve(files, self._in_force, parses=self._parses)
+        if resolution.manifest is None:
+            return resolution, None
+        return resolution, select(resolution.manifest, node=self._node, revision=snapshot.revision)
+
+    def _say(self, snapshot: Snapshot) -> None:
+        now = self._understanding
+        if now.whole:
+            models = len(now.desired.models) if now.desired else 0
+            _log.info("manifest taken up", revision=snapshot.revision[:12], models_here=models)
+            return
+        if snapshot.error is not None:
+            _log.warning("manifest source cannot be read; nothing changes", error=snapshot.error)
+        for problem in now.problems:
+            _log.error("manifest problem; what runs stays as it is", problem=str(problem))

@@ -1,0 +1,92 @@
+"""From a plan and what is there to the status that is published (PURE)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from reconciler.apply.backends import BackendView
+from reconciler.backend.choice import Choice
+from reconciler.plan.actions import Outlook
+from reconciler.plan.desired import DesiredModel
+from reconciler.plan.ids import FilesDigest
+from reconciler.plan.phase import State
+from reconciler.status import Endpoint, ModelStatus, TargetStatus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelFacts:
+    """What the loop knows of one model beside its outlook.
+
+    `desired` is None for one that only still runs; `choice`: the backend that would be started.
+    """
+
+    desired: DesiredModel | None
+    views: tuple[BackendView, ...] = ()
+    stopping: bool = False
+    choice: Choice | None = None
+    restarts: int = 0
+    last_lines: tuple[str, ...] = ()
+    progress: tuple[int, int] | None = None
+    digest: FilesDigest | None = None
+
+
+def model_status(
+    outlook: Outlook, facts: ModelFacts, *, wall: Callable[[float], str]
+) -> ModelStatus:
+    """One model's entry. `wall` turns a moment of the plan's clock into RFC 3339, UTC."""
+    view = _speaking_for(facts.views)
+    desired = facts.desired
+    spec_hash = view.instance.spec_hash if view else (desired.spec_hash if desired else None)
+    target = outlook.target
+    return ModelStatus(
+        name=outlook.model,
+        type=view.launch.probe.type if view else _desired(outlook, facts).spec.type,
+        state=outlook.state,
+        reason=outlook.reason,
+        aliases=desired.aliases if desired else (),
+        backend=view.launch.backend if view else (facts.choice.build.id if facts.choice else None),
+        backend_reason=facts.choice.reason if facts.choice else None,
+        gpu_ids=tuple(view.gpus) if view else (),
+        spec_hash=spec_hash,
+        digest=view.instance.files_digest if view else facts.digest,
+        pid=view.pid if view else None,
+        port=view.launch.port if view else None,
+        restarts=facts.restarts,
+        target=TargetStatus(spec_hash=target.spec_hash, state=target.state, reason=target.reason)
+        if target
+        else None,
+        endpoint=_endpoint(view, facts, outlook),
+        last_lines=facts.last_lines if outlook.state in (State.ERROR, State.BLOCKED) else (),
+        log=str(view.log_path) if view else None,
+        progress=facts.progress,
+        retry_at=wall(outlook.retry_at) if outlook.retry_at is not None else None,
+    )
+
+
+def settled(model: ModelStatus, failures_in_a_row: int, *, suspended: bool) -> bool:
+    """Whether this model keeps `/readyz` waiting no more (design §9)."""
+    return (
+        suspended
+        or model.state in (State.LOADED, State.BLOCKED, State.DISABLED)
+        or failures_in_a_row >= 3
+    )
+
+
+def _speaking_for(views: tuple[BackendView, ...]) -> BackendView | None:
+    """The process whose figures are shown: the one that serves, else the newest."""
+    loaded = [view for view in views if view.loaded_at is not None]
+    return max(loaded or views, key=lambda view: view.started_at, default=None)
+
+
+def _endpoint(view: BackendView | None, facts: ModelFacts, outlook: Outlook) -> Endpoint | None:
+    if view is None or view.loaded_at is None or view.stopping or facts.stopping:
+        return None
+    if outlook.state is not State.LOADED:
+        return None
+    launch = view.launch
+    return Endpoint(nonce=view.nonce, host=launch.host, port=launch.port, api_key=launch.api_key)
+
+
+def _desired(outlook: Outlook, facts: ModelFacts) -> DesiredModel:
+    if facts.desired is None:
+        raise ValueError(f"{outlook.model} has neither a process nor a spec")
+    return facts.desired

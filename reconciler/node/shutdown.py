@@ -1,0 +1,54 @@
+"""How an agent ends (R10): the first signal drains, the second does not wait, the third kills."""
+
+import asyncio
+from collections.abc import Mapping
+
+import structlog
+
+from reconciler.apply.backends import Backends, BackendView
+from reconciler.apply.effects import Effects, Hurry
+from reconciler.errors import XgenError
+from reconciler.plan.desired import Timeouts
+from reconciler.plan.ids import ModelName
+
+_log = structlog.get_logger("xgen.node")
+
+
+class Shutdown:
+    """Counts the signals: the first sets `begun`, the next two raise the hurry."""
+
+    def __init__(self) -> None:
+        self.begun = asyncio.Event()
+        self.hurry = Hurry()
+
+    def signal(self, name: str) -> None:
+        if not self.begun.is_set():
+            _log.info("ending: draining requests, then stopping backends", signal=name)
+            self.begun.set()
+        elif not self.hurry.hurried.is_set():
+            _log.warning("ending without waiting for requests", signal=name)
+            self.hurry.hurried.set()
+        else:
+            _log.warning("killing what is left", signal=name)
+            self.hurry.killing.set()
+
+
+async def stop_all(
+    backends: Backends, effects: Effects, timeouts: Mapping[ModelName, Timeouts]
+) -> list[str]:
+    """Drain and stop every backend, all at once. Returns what could not be stopped, in words."""
+    effects.abort_fetches()
+    await effects.settled()
+    survivors: list[str] = []
+
+    async def stop(view: BackendView) -> None:
+        try:
+            await effects.stop(view.nonce, timeouts.get(view.model, Timeouts()), drain=True)
+        except XgenError as exc:
+            _log.error("a backend survives", model=view.model, error=str(exc))
+            survivors.append(str(exc))
+
+    async with asyncio.TaskGroup() as group:
+        for view in backends.live():
+            group.create_task(stop(view), name=f"stop:{view.model}")
+    return survivors

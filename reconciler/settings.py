@@ -1,0 +1,51 @@
+"""What the agent is told at its start: read once from argv and the environment, by `cli`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from reconciler.plan.ids import NodeName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HubSettings:
+    """Where model files come from. `location`: `s3://bucket[/base]`, a directory, or None.
+
+    The four others are the store's, under their usual names (`MINIO_*`).
+    """
+
+    location: str | None = None
+    endpoint: str | None = None
+    access_key: str | None = None
+    secret_key: str | None = field(default=None, repr=False)
+    region: str = "us-east-1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """One agent's settings. Times in seconds.
+
+    `poll_interval`: backs up file events, which some file systems never send (design §5).
+    `ports`: below the kernel's ephemeral range, so that no outgoing connection takes one.
+    `log_max_bytes`: a backend's log is rotated past it; one older file is kept.
+    `environment`: the agent's own; backends are given a scrubbed copy.
+    `rename_node`: the old name that the data folder remembers and that may be given up (R2).
+    """
+
+    manifest: str
+    hub: HubSettings = HubSettings()
+    node: NodeName | None = None
+    host_name: str = "localhost"
+    listen_host: str = "127.0.0.1"
+    listen_port: int = 8000
+    data_dir: Path
+    models_dir: Path
+    llama_server: str | None = None
+    poll_interval: float = 5.0
+    max_parallel_loads: int = 2
+    ports: range = range(18000, 19000)
+    log_max_bytes: int = 50 * 1024 * 1024
+    rename_node: str | None = None
+    pod_name: str | None = None
+    pod_ip: str | None = None
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)

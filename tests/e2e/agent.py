@@ -1,0 +1,224 @@
+"""A real agent in a process of its own, driven as its operator would drive it."""
+
+import contextlib
+import json
+import os
+import shlex
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.waiting import wait_for, wait_until
+
+Entry = dict[str, Any]
+REPOSITORY = Path(__file__).resolve().parents[2]
+STAND_IN = REPOSITORY / "tests" / "stand_in_backend.py"
+
+
+@dataclass(kw_only=True)
+class Agent:
+    """One agent and its folders. Everything it started is gone when the fixture ends."""
+
+    root: Path
+    args: list[str] = field(default_factory=list)
+    environment: dict[str, str] = field(default_factory=dict)
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def manifests(self) -> Path:
+        return self.root / "manifests"
+
+    @property
+    def hub(self) -> Path:
+        return self.root / "hub"
+
+    @property
+    def data(self) -> Path:
+        return self.root / "data"
+
+    @property
+    def scratch(self) -> Path:
+        """TMPDIR of the agent and, inherited, of its backends: by it they are found in /proc."""
+        path = self.root / "tmp"
+        path.mkdir(exist_ok=True)
+        return path
+
+    @property
+    def log(self) -> str:
+        return (self.root / "agent.log").read_text(encoding="utf-8")
+
+    @property
+    def url(self) -> str:
+        return str(json.loads((self.data / "agent.json").read_text(encoding="utf-8"))["url"])
+
+    def write(self, text: str, name: str = "models.yaml") -> None:
+        """Save a manifest as an editor does: a new file, renamed over the old one."""
+        self.manifests.mkdir(parents=True, exist_ok=True)
+        fresh = self.manifests / f".{name}.swp"
+        fresh.write_text(text, encoding="utf-8")
+        fresh.rename(self.manifests / name)
+
+    def model_file(self, prefix: str = "gguf/test_model", name: str = "model.gguf") -> Path:
+        path = self.hub / prefix / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(MINIMAL_GGUF)
+        return path
+
+    def start(self, *args: str) -> None:
+        (self.root / "data" / "agent.json").unlink(missing_ok=True)
+        with (self.root / "agent.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "reconciler", "run", *self._base_args(), *self.args, *args],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=REPOSITORY,
+                env={**os.environ, "TMPDIR": str(self.scratch), **self.environment},
+                start_new_session=True,
+            )
+
+    def _base_args(self) -> list[str]:
+        return [
+            *("--manifest", str(self.manifests)),
+            *("--hub", str(self.hub)),
+            *("--data-dir", str(self.data)),
+            *("--node", "node-a"),
+            *("--listen", "127.0.0.1:0"),
+            *("--poll-interval", "0.5"),
+            *("--log-format", "json"),
+        ]
+
+    def wait_up(self) -> None:
+        wait_until(lambda: self.exited is not None or self._answers(), what=f"agent up\n{self.log}")
+        assert self.exited is None, self.log
+
+    @property
+    def exited(self) -> int | None:
+        return self.process.poll() if self.process else None
+
+    def _answers(self) -> bool:
+        try:
+            return httpx.get(f"{self.url}/healthz", trust_env=False).status_code == 200
+        except (httpx.HTTPError, OSError, ValueError, KeyError):
+            return False
+
+    def self_view(self) -> Entry:
+        answer = httpx.get(f"{self.url}/api/cluster/_self", trust_env=False, timeout=10)
+        answer.raise_for_status()
+        view: Entry = answer.json()
+        return view
+
+    def model(self, name: str) -> Entry | None:
+        return next((entry for entry in self.self_view()["models"] if entry["name"] == name), None)
+
+    def condition(self, kind: str) -> Entry | None:
+        conditions = self.self_view()["conditions"]
+        return next((entry for entry in conditions if entry["type"] == kind), None)
+
+    def wait_model(
+        self, name: str, holds: Callable[[Entry], bool], *, seconds: float = 60.0
+    ) -> Entry:
+        def look() -> Entry | None:
+            entry = self.model(name)
+            return entry if entry is not None and holds(entry) else None
+
+        try:
+            return wait_for(look, what=f"model {name}", seconds=seconds)
+        except AssertionError as exc:
+            raise AssertionError(f"{exc}\nis: {self.model(name)}\nlog:\n{self.log}") from exc
+
+    def wait_state(self, name: str, state: str, *, seconds: float = 60.0) -> Entry:
+        return self.wait_model(name, lambda entry: bool(entry["state"] == state), seconds=seconds)
+
+    def wait_gone(self, name: str) -> None:
+        wait_until(lambda: self.model(name) is None, what=f"{name} gone\n{self.log}")
+
+    def wait_condition(self, kind: str, status: str) -> Entry:
+        def look() -> Entry | None:
+            found = self.condition(kind)
+            return found if found and found["status"] == status else None
+
+        return wait_for(look, what=f"{kind} is {status}; log:\n{self.log}")
+
+    def post(self, path: str, body: Entry, **headers: str) -> httpx.Response:
+        return httpx.post(
+            f"{self.url}{path}", json=body, headers=headers, timeout=60, trust_env=False
+        )
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Send a signal and wait for the end. Returns the exit code."""
+        assert self.process is not None
+        self.process.send_signal(number)
+        return self.process.wait(60)
+
+    def processes(self) -> list[int]:
+        """Every living process that descends from an agent of this folder; not the agent itself."""
+        own = self.process.pid if self.process else None
+        return [pid for pid in _pids() if pid != own and _belongs(pid, str(self.scratch))]
+
+    def end_stranger(self, pid: int) -> None:
+        """Kill what a failed test left; it descends from our agent."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _pids() -> Iterator[int]:
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            yield int(entry.name)
+
+
+def _belongs(pid: int, marker: str) -> bool:
+    """Whether a living process has this in its environment."""
+    with contextlib.suppress(OSError):
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+        if state == "Z":
+            return False
+        return marker.encode() in Path(f"/proc/{pid}/environ").read_bytes()
+    return False
+
+
+def llama_server_stand_in(folder: Path) -> Path:
+    """An executable with llama-server's flags that is the stand-in backend.
+
+    A model's `env: {STAND_IN: "--ready-after 1"}` says how it misbehaves.
+    """
+    path = folder / "llama-server"
+    program = f"""#!{sys.executable}
+import os, shlex, sys
+args = sys.argv[1:]
+if "--version" in args:
+    print("version: 9999 (stand-in)", file=sys.stderr)
+    sys.exit(0)
+if "--help" in args:
+    sys.exit(0)
+value = lambda flag: args[args.index(flag) + 1]
+kind = "embedding" if "--embedding" in args or "--embeddings" in args else "llm"
+extra = shlex.split(os.environ.get("STAND_IN", ""))
+os.execv(sys.executable, [sys.executable, {shlex.quote(str(STAND_IN))!r}, "--port", value("--port"),
+    "--name", value("--alias"), "--type", kind, *extra])
+"""
+    path.write_text(program, encoding="utf-8")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
+
+
+MINIMAL_GGUF = (
+    b"GGUF"
+    + (3).to_bytes(4, "little")
+    + (0).to_bytes(8, "little")
+    + (1).to_bytes(8, "little")
+    + len(b"general.architecture").to_bytes(8, "little")
+    + b"general.architecture"
+    + (8).to_bytes(4, "little")
+    + len(b"llama").to_bytes(8, "little")
+    + b"llama"
+)
+"""A GGUF header that says `llama` and holds no tensors: enough for a stand-in."""

@@ -1,0 +1,193 @@
+"""A person edits the manifest while models serve: only what changed moves (R2, R4)."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.agent import Agent, Entry
+from tests.e2e.conftest import MakeAgent
+from tests.e2e.manifests import manifest, model
+from tests.waiting import wait_until
+
+
+@pytest.fixture
+def serving(agent: Agent) -> Agent:
+    """An agent whose models `a` and `b` are loaded."""
+    agent.write(manifest(model("a"), model("b")))
+    agent.start()
+    agent.wait_up()
+    agent.wait_state("a", "loaded")
+    agent.wait_state("b", "loaded")
+    return agent
+
+
+def pids(agent: Agent) -> dict[str, int]:
+    return {entry["name"]: entry["pid"] for entry in agent.self_view()["models"]}
+
+
+def serves(agent: Agent, name: str) -> bool:
+    answer = agent.post("/v1/chat/completions", {"model": name, "messages": []})
+    return answer.status_code == 200
+
+
+def test_adding_a_model_starts_only_it(serving: Agent) -> None:
+    before = pids(serving)
+    serving.write(manifest(model("a"), model("b"), model("c")))
+    serving.wait_state("c", "loaded")
+    assert {name: pid for name, pid in pids(serving).items() if name != "c"} == before
+
+
+def test_an_alias_is_served_without_a_restart(serving: Agent) -> None:
+    """Scenarios 51 and 52: llama-swap#1138, #399, PR#230."""
+    before = pids(serving)
+    serving.write(manifest(model("a", aliases="[gpt-4o-mini]"), model("b")))
+    serving.wait_model("a", lambda entry: entry["aliases"] == ["gpt-4o-mini"])
+    assert serves(serving, "gpt-4o-mini")
+    assert pids(serving) == before
+
+
+def test_changed_extra_args_restart_only_that_model(serving: Agent) -> None:
+    before = pids(serving)
+    serving.write(manifest(model("a", extra_args="{ctx_size: 128}"), model("b")))
+
+    def changed(entry: Entry) -> bool:
+        return entry["state"] == "loaded" and entry["pid"] != before["a"]
+
+    serving.wait_model("a", changed)
+    assert pids(serving)["b"] == before["b"]
+
+
+def test_deleting_a_model_stops_only_it(serving: Agent) -> None:
+    before = pids(serving)
+    serving.write(manifest(model("b")))
+    serving.wait_gone("a")
+    assert pids(serving) == {"b": before["b"]}
+    assert not Path(f"/proc/{before['a']}").exists()
+
+
+def test_deleting_a_file_of_the_directory_stops_its_models(agent: Agent) -> None:
+    agent.write(manifest(model("a")), "a.yaml")
+    agent.write(manifest(model("b")), "b.yaml")
+    agent.start()
+    agent.wait_up()
+    agent.wait_state("a", "loaded")
+    pid = agent.wait_state("b", "loaded")["pid"]
+    (agent.manifests / "a.yaml").unlink()
+    agent.wait_gone("a")
+    assert pids(agent) == {"b": pid}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("apiVersion: xgen.io/v1alpha1\nkind: ModelManifest\nspec: {models: [", "models.yaml:3:"),
+        ("", "models.yaml"),
+        (manifest(model("a", soruce="x"), model("b")), "did you mean"),
+        (manifest(), "allow_empty"),
+    ],
+    ids=["truncated", "empty-file", "unknown-key", "no-models"],
+)
+def test_a_bad_manifest_changes_nothing_and_is_said(serving: Agent, text: str, said: str) -> None:
+    """Scenarios 40 to 43: argo-cd#2573, #3996, #10987, flux2#1577."""
+    before = pids(serving)
+    serving.write(text)
+    condition = serving.wait_condition("ManifestValid", "False")
+    assert said in condition["message"]
+    assert said in serving.log
+    assert pids(serving) == before
+    assert serves(serving, "a")
+    serving.write(manifest(model("a"), model("b"), model("c")))
+    serving.wait_state("c", "loaded")
+    assert serving.condition("ManifestValid")["status"] == "True"  # type: ignore[index]
+
+
+def test_a_vanished_directory_changes_nothing_and_its_return_is_noticed(serving: Agent) -> None:
+    """Scenario 40, argo-cd#2573: an unreachable source is no empty source."""
+    before = pids(serving)
+    away = serving.root / "away"
+    serving.manifests.rename(away)
+    serving.wait_condition("SourceReady", "False")
+    assert pids(serving) == before
+    away.rename(serving.manifests)
+    serving.wait_condition("SourceReady", "True")
+    serving.write(manifest(model("a"), model("b"), model("c")))
+    serving.wait_state("c", "loaded")
+    assert {name: pid for name, pid in pids(serving).items() if name != "c"} == before
+
+
+def test_an_agent_that_starts_without_its_source_uses_the_last_good_manifest(
+    serving: Agent,
+) -> None:
+    """R2 across restarts."""
+    assert serving.stop() == 0
+    shutil.rmtree(serving.manifests)
+    serving.start()
+    serving.wait_up()
+    serving.wait_state("a", "loaded")
+    assert serving.condition("SourceReady")["status"] == "False"  # type: ignore[index]
+
+
+def test_a_configmap_swap_is_taken_up(agent: Agent) -> None:
+    """Scenario 38, llama-swap#671 and PR#217: the `..data` link is swapped, no file changes."""
+
+    def publish(generation: str, text: str) -> None:
+        folder = agent.manifests / generation
+        folder.mkdir(parents=True)
+        (folder / "models.yaml").write_text(text, encoding="utf-8")
+        fresh = agent.manifests / "..data_tmp"
+        fresh.symlink_to(generation)
+        fresh.rename(agent.manifests / "..data")
+
+    publish("..2026_01", manifest(model("a")))
+    (agent.manifests / "models.yaml").symlink_to("..data/models.yaml")
+    agent.start()
+    agent.wait_up()
+    pid = agent.wait_state("a", "loaded")["pid"]
+    publish("..2026_02", manifest(model("a"), model("b")))
+    agent.wait_state("b", "loaded")
+    assert pids(agent)["a"] == pid
+
+
+def test_a_disabled_model_is_stopped_and_says_so(serving: Agent) -> None:
+    serving.write(manifest(model("a", enabled="false"), model("b")))
+    serving.wait_state("a", "disabled")
+    answer = serving.post("/v1/chat/completions", {"model": "a", "messages": []})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "model_disabled")
+
+
+def test_suspend_starts_and_stops_nothing(serving: Agent) -> None:
+    before = pids(serving)
+    serving.write(manifest(model("b"), model("c"), spec="  suspend: true\n"))
+    serving.wait_condition("Suspended", "True")
+    now = pids(serving)
+    assert {name: now.get(name) for name in ("a", "b", "c")} == {**before, "c": None}
+    serving.write(manifest(model("b"), model("c")))
+    serving.wait_gone("a")
+    serving.wait_state("c", "loaded")
+
+
+def test_models_of_other_nodes_are_left_alone(agent: Agent) -> None:
+    agent.write(manifest(model("here"), model("there", nodes="[node-b]")))
+    agent.start()
+    agent.wait_up()
+    agent.wait_state("here", "loaded")
+    assert agent.model("there") is None
+
+
+def test_another_node_name_stops_nothing_until_it_is_meant(make_agent: MakeAgent) -> None:
+    """R2: the data folder remembers whose it is."""
+    agent = make_agent()
+    agent.model_file()
+    agent.write(manifest(model("a")))
+    agent.start()
+    agent.wait_up()
+    agent.wait_state("a", "loaded")
+    agent.stop()
+    agent.start("--node", "node-b")
+    wait_until(lambda: agent.exited is not None, what="the agent refuses")
+    assert agent.exited == 1
+    assert "--rename-node node-a" in agent.log
+    agent.start("--node", "node-b", "--rename-node", "node-a")
+    agent.wait_up()
+    agent.wait_state("a", "loaded")

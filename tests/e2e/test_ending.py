@@ -1,0 +1,117 @@
+"""How an agent ends (R10): requests may finish, nothing is left, an operator can hurry it."""
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import httpx
+import pytest
+
+from tests.e2e.agent import Agent
+from tests.e2e.manifests import manifest, model
+from tests.waiting import wait_until
+
+
+def loaded(agent: Agent, *models: str) -> Agent:
+    agent.write(manifest(*models))
+    agent.start()
+    agent.wait_up()
+    for entry in agent.self_view()["models"]:
+        agent.wait_state(entry["name"], "loaded")
+    wait_until(lambda: len(agent.self_view()["models"]) == len(models), what="all models seen")
+    for entry in agent.self_view()["models"]:
+        agent.wait_state(entry["name"], "loaded")
+    return agent
+
+
+@contextmanager
+def stream_in_flight(agent: Agent, name: str = "a") -> Iterator[list[str]]:
+    """A stream whose first chunk has come; the list holds its lines when the block is left."""
+    lines: list[str] = []
+    begun = threading.Event()
+
+    def read() -> None:
+        body = {"model": name, "messages": [], "stream": True}
+        try:
+            with httpx.stream(
+                "POST", f"{agent.url}/v1/chat/completions", json=body, timeout=60, trust_env=False
+            ) as answer:
+                for line in answer.iter_lines():
+                    lines.append(line)
+                    begun.set()
+        except httpx.HTTPError as exc:
+            lines.append(f"broken: {exc!r}")
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    assert begun.wait(20)
+    yield lines
+    reader.join(60)
+    assert not reader.is_alive()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_everything(agent: Agent, number: signal.Signals) -> None:
+    loaded(agent, model("a"), model("b"))
+    assert len(agent.processes()) >= 2
+    assert agent.stop(number) == 0
+    assert agent.processes() == []
+
+
+def test_a_stream_in_flight_may_finish_while_new_requests_are_refused(agent: Agent) -> None:
+    slow = '{STAND_IN: "--chunks 20 --chunk-interval 0.1"}'
+    loaded(agent, model("a", env=slow))
+    with stream_in_flight(agent) as lines:
+        assert agent.process is not None
+        agent.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: _status(agent) == 503, what="new requests are refused")
+    assert any("[DONE]" in line for line in lines), lines
+    assert agent.process.wait(30) == 0
+
+
+def test_a_second_signal_does_not_wait_for_requests(agent: Agent) -> None:
+    endless = '{STAND_IN: "--chunks 100000 --chunk-interval 0.05"}'
+    loaded(agent, model("a", env=endless))
+    with stream_in_flight(agent) as lines:
+        assert agent.process is not None
+        agent.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: _status(agent) == 503, what="draining")
+        agent.process.send_signal(signal.SIGTERM)
+    assert not any("[DONE]" in line for line in lines)
+    assert agent.process.wait(30) == 0
+    assert agent.processes() == []
+
+
+def test_a_backend_that_ignores_sigterm_is_killed_with_its_children(agent: Agent) -> None:
+    """Scenario 7, llama-swap#38, #125."""
+    deaf = '{STAND_IN: "--ignore-sigterm --spawn-children 2"}'
+    loaded(agent, model("a", env=deaf, timeouts="{stop: 1s, kill: 5s}"))
+    assert len(agent.processes()) >= 3
+    assert agent.stop() == 0
+    assert agent.processes() == []
+
+
+def test_a_third_signal_kills_at_once(agent: Agent) -> None:
+    deaf = '{STAND_IN: "--ignore-sigterm"}'
+    loaded(agent, model("a", env=deaf, timeouts="{stop: 1h, kill: 5s}"))
+    assert agent.process is not None
+    for said in ("ending", "without waiting"):
+        agent.process.send_signal(signal.SIGTERM)
+        wait_until(lambda said=said: said in agent.log, what=said)  # type: ignore[misc]
+    agent.process.send_signal(signal.SIGTERM)
+    assert agent.process.wait(30) == 0
+    assert agent.processes() == []
+
+
+def test_a_signal_during_a_load_ends_it(agent: Agent) -> None:
+    agent.write(manifest(model("a", env='{STAND_IN: "--ready-after 600"}')))
+    agent.start()
+    agent.wait_up()
+    agent.wait_state("a", "loading")
+    assert agent.stop() == 0
+    assert agent.processes() == []
+
+
+def _status(agent: Agent) -> int:
+    return agent.post("/v1/chat/completions", {"model": "a", "messages": []}).status_code

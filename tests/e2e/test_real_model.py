@@ -1,0 +1,160 @@
+"""The whole path with a real llama.cpp, a real model, a real S3 server and a real shell's view."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.e2e.agent import REPOSITORY, Agent, Entry
+from tests.e2e.conftest import MakeAgent
+from tests.e2e.manifests import manifest
+from tests.model_files import gemma
+from tests.s3_server import S3Server, s3_server
+from tests.waiting import wait_until
+
+__all__ = ["s3_server"]
+
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(300)]
+
+PREFIX = "gguf/google_gemma-3-270m"
+CHAT = f"{{name: gemma, source: {PREFIX}, extra_args: {{ctx_size: 1024, parallel: 2}}}}"
+EMBED = f"{{name: embed, source: {PREFIX}, type: embedding, extra_args: {{ctx_size: 512}}}}"
+
+
+@pytest.fixture
+def on_s3(make_agent: MakeAgent, s3_server: S3Server) -> Agent:
+    """An agent whose hub is a real S3 server that holds the real model."""
+    s3_server.put_file("models", f"{PREFIX}/gemma.gguf", gemma())
+    agent = make_agent("--hub", "s3://models", real=True)
+    agent.environment |= {
+        "MINIO_ENDPOINT": s3_server.endpoint,
+        "MINIO_ACCESS_KEY": s3_server.access_key,
+        "MINIO_SECRET_KEY": s3_server.secret_key,
+    }
+    return agent
+
+
+def test_a_manifest_becomes_answers_of_a_real_model(on_s3: Agent) -> None:
+    on_s3.write(manifest(CHAT, EMBED))
+    on_s3.start()
+    on_s3.wait_up()
+    first = on_s3.wait_state("gemma", "loaded", seconds=120)
+    on_s3.wait_state("embed", "loaded", seconds=120)
+    assert first["backend"] == "xllamacpp"
+    answer = on_s3.post(
+        "/v1/completions",
+        {"model": "gemma", "prompt": "The capital of France is", "max_tokens": 8, "temperature": 0},
+    )
+    assert "Paris" in answer.json()["choices"][0]["text"]
+    assert answer.headers["x-served-by"] == "node-a/gemma"
+    vector = on_s3.post("/api/inference/embedding/v1/embeddings", {"input": "hello"}).json()
+    assert len(vector["data"][0]["embedding"]) == 640
+    on_s3.write(
+        manifest(CHAT.replace("{name: gemma,", "{name: gemma, aliases: [gpt-4o-mini],"), EMBED)
+    )
+    on_s3.wait_model("gemma", lambda entry: entry["aliases"] == ["gpt-4o-mini"])
+    assert _streamed_text(on_s3.url, "gpt-4o-mini")
+    assert on_s3.model("gemma")["pid"] == first["pid"]  # type: ignore[index]
+    os.kill(first["pid"], signal.SIGKILL)
+
+    def back(entry: Entry) -> bool:
+        return entry["state"] == "loaded" and entry["pid"] != first["pid"]
+
+    on_s3.wait_model("gemma", back, seconds=120)
+    assert on_s3.stop() == 0
+    assert on_s3.processes() == []
+
+
+def test_a_client_that_leaves_a_real_model_frees_its_slot(on_s3: Agent) -> None:
+    """The engine's own counter of running requests returns to zero."""
+    on_s3.write(manifest(CHAT))
+    on_s3.start()
+    on_s3.wait_up()
+    on_s3.wait_state("gemma", "loaded", seconds=120)
+    body = {"model": "gemma", "prompt": "Once", "max_tokens": 900, "stream": True}
+    with httpx.stream(
+        "POST", f"{on_s3.url}/v1/completions", json=body, timeout=60, trust_env=False
+    ) as answer:
+        assert next(answer.iter_lines())
+        wait_until(lambda: _processing(on_s3) == 1, what="the engine works")
+    wait_until(lambda: _processing(on_s3) == 0, what="the engine stopped", seconds=10)
+
+
+def test_a_wrong_gguf_is_refused_with_the_reason(make_agent: MakeAgent) -> None:
+    agent = make_agent(real=True)
+    agent.model_file().write_bytes(b"this is no model" * 100)
+    agent.write(manifest("{name: broken, source: gguf/test_model}"))
+    agent.start()
+    agent.wait_up()
+    blocked = agent.wait_state("broken", "blocked")
+    assert "GGUF" in blocked["reason"]
+
+
+@pytest.mark.parametrize("taken", [False, True], ids=["port-free", "port-taken"])
+def test_the_demo_answers_from_the_real_model_and_ends(tmp_path: Path, taken: bool) -> None:
+    import socket
+
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        port = other.getsockname()[1]
+        if taken:
+            other.listen()
+        else:
+            other.close()
+        done = subprocess.run(
+            [
+                *(sys.executable, "-m", "reconciler", "demo", "--once"),
+                *("--folder", str(tmp_path / "demo"), "--port", str(port)),
+            ],
+            capture_output=True,
+            text=True,
+            timeout=240,
+            cwd=REPOSITORY,
+            check=False,
+        )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Paris" in done.stdout
+    assert "640 numbers" in done.stdout
+    assert ("is taken; listening on" in done.stdout) == taken
+
+
+def _streamed_text(url: str, name: str) -> str:
+    body = {
+        "model": name,
+        "prompt": "One, two, three,",
+        "max_tokens": 8,
+        "temperature": 0,
+        "stream": True,
+    }
+    text = ""
+    with httpx.stream(
+        "POST", f"{url}/v1/completions", json=body, timeout=60, trust_env=False
+    ) as answer:
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        for line in answer.iter_lines():
+            if line.startswith("data: {"):
+                text += json.loads(line[6:])["choices"][0]["text"]
+    return text
+
+
+def _processing(agent: Agent) -> int:
+    """llama.cpp's own gauge, read with the key that the agent gave it."""
+    entry = agent.model("gemma")
+    assert entry is not None
+    raw = Path(f"/proc/{entry['pid']}/environ").read_bytes().decode()
+    env = dict(pair.split("=", 1) for pair in raw.split("\0") if "=" in pair)
+    answer = httpx.get(
+        f"http://127.0.0.1:{entry['port']}/metrics",
+        headers={"Authorization": f"Bearer {env['LLAMA_API_KEY']}"},
+        trust_env=False,
+        timeout=30,
+    )
+    for line in answer.text.splitlines():
+        if line.startswith("llamacpp:requests_processing "):
+            return int(float(line.split()[1]))
+    raise AssertionError(answer.text)
