@@ -83,16 +83,7 @@ def _case(desired: DesiredModel | None, seen: ObservedModel, leftovers: Sequence
     instance = None
     if wanted is not None and isinstance(seen.files, FilesCached):
         instance = Instance(spec_hash=wanted.spec_hash, files_digest=seen.files.digest)
-    ranked = sorted(
-        seen.processes,
-        key=lambda process: (
-            is_stopping(seen, process),
-            process.instance != instance,
-            process.loaded_at is None,
-            process.started_at,
-            process.nonce,
-        ),
-    )
+    ranked = _ranked(seen, instance) if len(seen.processes) > 1 else seen.processes
     process = ranked[0] if ranked else None
     return Case(
         name=seen.name,
@@ -102,8 +93,24 @@ def _case(desired: DesiredModel | None, seen: ObservedModel, leftovers: Sequence
         wanted=wanted,
         instance=instance,
         process=process,
-        surplus=tuple(ranked[1:]),
+        surplus=ranked[1:],
         stopping=process is not None and is_stopping(seen, process),
+    )
+
+
+def _ranked(seen: ObservedModel, instance: Instance | None) -> tuple[ObservedProcess, ...]:
+    """The process to keep first: of the desired instance, loaded, oldest."""
+    return tuple(
+        sorted(
+            seen.processes,
+            key=lambda process: (
+                is_stopping(seen, process),
+                process.instance != instance,
+                process.loaded_at is None,
+                process.started_at,
+                process.nonce,
+            ),
+        )
     )
 
 

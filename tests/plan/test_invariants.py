@@ -1,0 +1,269 @@
+"""What holds whatever happens: the planner against a world in which anything may happen any time.
+
+Covers the kinds of fault of scenarios 5, 8 (retry), 9, 10, 12, 18 (starts and stops), 40–43.
+"""
+
+from dataclasses import replace
+
+import hypothesis.strategies as st
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from reconciler.plan.actions import (
+    AbortFetch,
+    FetchFiles,
+    Outlook,
+    Plan,
+    StartBackend,
+    StopBackend,
+)
+from reconciler.plan.ids import FilesDigest, GpuUuid, ModelName, Nonce
+from reconciler.plan.observed import EffectKind, Leftover, Observed
+from reconciler.plan.phase import State, advance
+from reconciler.plan.planner import plan
+from reconciler.plan.retry import next_attempt_at
+from tests.plan.world import Content, World, desired_model
+
+NAMES = st.sampled_from([ModelName(name) for name in "abc"])
+GPUS = st.sampled_from([(), (), ("g0",), ("g1",), ("g0", "g1")])
+A_DAY = 86_400.0
+
+
+class PlannerAgainstTheWorld(RuleBasedStateMachine):
+    """Rules are events; each tick checks the plan; the end checks that all comes to rest."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = World()
+        self.states: dict[ModelName, State] = {}
+
+    @initialize(left=st.lists(NAMES, max_size=2), slots=st.integers(1, 2))
+    def an_agent_begins(self, left: list[ModelName], slots: int) -> None:
+        self.world.max_parallel_loads = slots
+        self.world.leftovers = [
+            Leftover(nonce=Nonce(f"old{pid}"), model=name, pid=pid)
+            for pid, name in enumerate(left, start=500)
+        ]
+
+    @rule()
+    def processes_are_read(self) -> None:
+        self.world.processes_read = True
+
+    @rule(
+        name=NAMES,
+        version=st.integers(1, 2),
+        enabled=st.sampled_from([True, True, True, False]),
+        priority=st.sampled_from([0, 0, 5]),
+        gpus=GPUS,
+    )
+    def manifest_has(
+        self, name: ModelName, version: int, enabled: bool, priority: int, gpus: tuple[str, ...]
+    ) -> None:
+        self.world.manifest = self.world.manifest or {}
+        self.world.manifest[name] = desired_model(
+            name, version, enabled=enabled, priority=priority, gpus=gpus
+        )
+
+    @rule(name=NAMES)
+    def manifest_drops(self, name: ModelName) -> None:
+        self.world.manifest = self.world.manifest or {}
+        self.world.manifest.pop(name, None)
+
+    @rule(on=st.sampled_from([False, False, True]))
+    def manifest_suspends(self, on: bool) -> None:
+        self.world.suspend = on
+
+    @precondition(lambda self: self.world.manifest)
+    @rule(data=st.data(), digest=st.sampled_from(["f1", "f2", ""]))
+    def files_change(self, data: st.DataObject, digest: str) -> None:
+        content = self.draw_content(data)
+        if digest:
+            self.world.cached[content] = FilesDigest(digest)
+        else:
+            self.world.cached.pop(content, None)
+
+    @precondition(lambda self: self.world.manifest)
+    @rule(data=st.data())
+    def node_refuses_or_takes(self, data: st.DataObject) -> None:
+        self.world.refused ^= {self.draw_content(data)}
+
+    def draw_content(self, data: st.DataObject) -> Content:
+        manifest = self.world.manifest or {}
+        model = manifest[data.draw(st.sampled_from(sorted(manifest)))]
+        return (model.name, model.spec_hash)
+
+    @precondition(lambda self: self.world.under_way)
+    @rule(data=st.data(), well=st.booleans(), permanently=st.booleans())
+    def effect_ends(self, data: st.DataObject, well: bool, permanently: bool) -> None:
+        name = data.draw(st.sampled_from(sorted(self.world.under_way)))
+        self.world.end(name, well=well, permanently=permanently)
+
+    @precondition(lambda self: self.world.processes)
+    @rule(data=st.data())
+    def backend_loads(self, data: st.DataObject) -> None:
+        self.world.load(data.draw(st.sampled_from(sorted(self.world.processes))))
+
+    @precondition(lambda self: self.world.processes)
+    @rule(data=st.data())
+    def backend_dies(self, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from(sorted(self.world.processes)))
+        self.world.crash(name, data.draw(st.sampled_from(self.world.processes[name])))
+
+    @rule(seconds=st.sampled_from([0.5, 5.0, 30.0, 400.0, 700.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.world.now += seconds
+
+    @rule()
+    def loop_ticks(self) -> None:
+        self.tick()
+
+    @rule()
+    def all_goes_well_for_a_while(self) -> None:
+        self.tick()
+        self.world.finish_well()
+        self.tick()
+
+    def tick(self) -> Plan:
+        made = self.world.plan()
+        self.check_is_deterministic(made)
+        self.check_actions(made)
+        self.check_times(made)
+        self.check_states(made)
+        for action in made.actions:
+            self.world.begin(action)
+        assert len(self.world.loading()) <= self.world.max_parallel_loads
+        assert all(len(processes) == 1 for processes in self.world.processes.values())
+        return made
+
+    def check_is_deterministic(self, made: Plan) -> None:
+        desired, seen = self.world.desired(), self.world.observed()
+        turned = Observed(
+            processes_read=seen.processes_read,
+            models={name: seen.models[name] for name in sorted(seen.models, reverse=True)},
+            leftovers=seen.leftovers[::-1],
+            max_parallel_loads=seen.max_parallel_loads,
+        )
+        other = desired and replace(desired, models=desired.models[::-1])
+        assert plan(other, turned, self.world.now) == made
+
+    def check_actions(self, made: Plan) -> None:
+        world = self.world
+        names = [action.model for action in made.actions]
+        assert len(set(names)) == len(names), "at most one effect for each model"
+        if world.manifest is None or world.suspend or not world.processes_read:
+            assert not made.actions
+        taken = self.devices_in_use()
+        for action in made.actions:
+            assert action.reason
+            if action.model in world.under_way:
+                effect, _ = world.under_way[action.model]
+                assert isinstance(action, AbortFetch)
+                assert effect.kind is EffectKind.FETCH
+                assert not effect.aborting
+                continue
+            match action:
+                case FetchFiles():
+                    assert world.wanted_instance(action.model) is None
+                case StartBackend():
+                    assert action.instance == world.wanted_instance(action.model)
+                    assert action.model not in world.processes
+                    assert not world.leftovers
+                    assert not taken & set(action.gpus), "a GPU given twice"
+                    taken |= set(action.gpus)
+                case StopBackend():
+                    self.check_stop(action)
+                case _:
+                    pass
+
+    def devices_in_use(self) -> set[GpuUuid]:
+        processes = [each for many in self.world.processes.values() for each in many]
+        held = [each.gpus for each in processes]
+        held += [effect.gpus for effect, _ in self.world.under_way.values()]
+        return {gpu for gpus in held for gpu in gpus}
+
+    def check_stop(self, stop: StopBackend) -> None:
+        world = self.world
+        (process,) = world.processes[stop.model]
+        assert process.nonce == stop.nonce
+        wanted = world.wanted_instance(stop.model)
+        model = (world.manifest or {}).get(stop.model)
+        if process.loaded_at is None or model is None or not model.enabled:
+            return
+        assert process.instance != wanted, "an unchanged model was touched"
+        assert wanted is not None, "stopped before the new files were here"
+        assert (stop.model, model.spec_hash) not in world.refused
+
+    def check_times(self, made: Plan) -> None:
+        assert made.next_at is None or made.next_at > self.world.now, "a busy loop"
+        acted = {action.model for action in made.actions}
+        for outlook in made.outlook:
+            if outlook.model in acted:
+                continue
+            shown = outlook.target.state if outlook.target else outlook.state
+            if shown is State.ERROR and not self.world.suspend:
+                assert outlook.retry_at or outlook.model in self.world.under_way
+            if outlook.retry_at is not None:
+                assert made.next_at is not None
+                assert self.world.now < made.next_at <= outlook.retry_at
+
+    def check_states(self, made: Plan) -> None:
+        before, self.states = self.states, {}
+        for outlook in made.outlook:
+            assert outlook.reason
+            self.states[outlook.model] = advance(before.get(outlook.model), outlook.state)
+        if self.world.manifest is not None and self.world.processes_read:
+            assert set(self.world.manifest) <= set(self.states)
+
+    def teardown(self) -> None:
+        """From now on all goes well: it must come to rest, and then be as desired."""
+        world = self.world
+        world.processes_read, world.suspend = True, False
+        world.manifest = world.manifest or {}
+        made = self.tick()
+        for _ in range(200):
+            if not world.under_way and not world.loading() and made.next_at is None:
+                break
+            world.finish_well()
+            if not world.under_way and not world.plan().actions:
+                world.now = max(world.now, world.plan().next_at or 0.0)
+            made = self.tick()
+        assert not made.actions
+        assert plan(world.desired(), world.observed(), world.now + A_DAY) == made
+        for outlook in made.outlook:
+            self.check_at_rest(outlook)
+        assert {outlook.model for outlook in made.outlook} == set(world.manifest)
+        assert set(world.processes) <= {
+            name for name, model in world.manifest.items() if model.enabled
+        }
+        assert not world.leftovers
+
+    def check_at_rest(self, outlook: Outlook) -> None:
+        world = self.world
+        name = outlook.model
+        model = (world.manifest or {})[name]
+        running = [process.instance for process in world.processes.get(name, ())]
+        if not model.enabled:
+            assert (outlook.state, running) == (State.DISABLED, [])
+            return
+        wanted = world.wanted_instance(name)
+        if outlook.state is State.LOADED and outlook.target is None:
+            assert running == [wanted]
+            return
+        shown = outlook.target or outlook
+        failure = world.failures.get(name)
+        if shown.state is State.BLOCKED and "GPU" not in shown.reason:
+            refused = (name, model.spec_hash) in world.refused
+            assert refused or (failure and next_attempt_at(failure, key=name) is None)
+            return
+        assert shown.state in (State.PENDING, State.BLOCKED)
+        assert "GPU" in shown.reason
+        assert model.gpus
+
+
+TestPlannerAgainstTheWorld = PlannerAgainstTheWorld.TestCase
+TestPlannerAgainstTheWorld.settings = settings(
+    max_examples=200,
+    stateful_step_count=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
