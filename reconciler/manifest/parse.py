@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from reconciler.manifest.claims import Claims, claims_of, clashes
 from reconciler.manifest.explain import explain, nearest
 from reconciler.manifest.model import API_GROUP, API_VERSION, KIND, Document
-from reconciler.manifest.problem import Finding, Problem, Severity, dotted, shown
+from reconciler.manifest.problem import Finding, Problem, dotted, position, shown
 from reconciler.manifest.rules import rule_findings
 from reconciler.manifest.tree import MappingNode, Node, ScalarNode, locate, plain
 from reconciler.manifest.yaml_tree import compose
@@ -91,7 +91,7 @@ def parse_file(name: str, content: bytes) -> ParsedFile:
         name=name,
         documents=tuple(file.documents),
         skipped=tuple(file.skipped),
-        problems=tuple(sorted(problems, key=_position)),
+        problems=tuple(sorted(problems, key=position)),
         claims=claims,
         complete=composed.complete,
     )
@@ -213,8 +213,3 @@ def _at_start(name: str, message: str) -> Problem:
 
 def _line_and_column(before: str) -> tuple[int, int]:
     return before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
-
-
-def _position(problem: Problem) -> tuple[int, int, Severity]:
-    place = problem.place
-    return (place.line, place.column, problem.severity) if place else (0, 0, problem.severity)

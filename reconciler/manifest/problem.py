@@ -36,6 +36,12 @@ class Problem:
         return self.severity is Severity.ERROR
 
 
+def position(problem: Problem) -> tuple[str, int, int]:
+    """The order in which problems are shown: by file, line and column."""
+    place = problem.place
+    return (place.file, place.line, place.column) if place else ("", 0, 0)
+
+
 def dotted(loc: Loc) -> str:
     """`("spec", "models", 0, "name")` as `spec.models[0].name`."""
     text = ""

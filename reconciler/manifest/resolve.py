@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from reconciler.manifest.parse import ParsedFile, Skipped, parse_file, unreadable
-from reconciler.manifest.problem import Problem
+from reconciler.manifest.problem import Problem, position
 from reconciler.manifest.union import Manifest, clashing_files, file_clashes, union
 from reconciler.plan.ids import Place
 
@@ -74,10 +74,10 @@ def resolve(
     }
     settled = _settle(listed, was)
     if not any(_usable(file) for file in listed.values()):
-        return _as_it_was(applied, was, settled, (_no_manifest(len(listed)),), reader)
+        return _as_it_was(applied, was, settled, (no_manifest(len(listed)),), reader)
     manifest = union(settled.candidates().values())
     if not manifest.models and not manifest.allow_empty:
-        return _as_it_was(applied, was, settled, (_NO_MODELS,), reader)
+        return _as_it_was(applied, was, settled, (NO_MODELS,), reader)
     return Resolution(
         manifest=manifest,
         in_force={
@@ -149,7 +149,7 @@ class _Settled:
 
     def problems(self) -> tuple[Problem, ...]:
         own = [problem for file in self.listed.values() for problem in file.problems]
-        return tuple(sorted(own, key=_position)) + tuple(self.extra)
+        return tuple(sorted(own, key=position)) + tuple(self.extra)
 
     def skipped(self) -> tuple[Skipped, ...]:
         files = sorted(self.listed.values(), key=lambda file: file.name)
@@ -231,14 +231,15 @@ _LOST = (
 )
 _UNUSABLE = "what was last applied is not valid either, by the rules of this release; not used"
 _GONE = "is gone, and counts as it was last applied"
-_NO_MODELS = Problem(
+NO_MODELS = Problem(
     place=None,
     path="",
     message="no models are left, and no document says spec.allow_empty: true; nothing changes",
 )
 
 
-def _no_manifest(files: int) -> Problem:
+def no_manifest(files: int) -> Problem:
+    """A listing of so many files holds nothing that could be applied."""
     message = f"no valid ModelManifest in {files} files; nothing changes"
     return Problem(place=None, path="", message=message)
 
@@ -257,8 +258,3 @@ def _with_versions(problem: Problem, kept: set[str]) -> Problem:
 
 def _usable(file: ParsedFile) -> bool:
     return file.valid and bool(file.documents)
-
-
-def _position(problem: Problem) -> tuple[str, int, int]:
-    place = problem.place
-    return (place.file, place.line, place.column) if place else ("", 0, 0)

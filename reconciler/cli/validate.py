@@ -1,0 +1,192 @@
+"""`xgen-model validate`: every problem of a manifest at once, for people, machines and CI."""
+
+import json
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from reconciler.manifest.inspection import Inspection, inspect
+from reconciler.manifest.problem import Problem
+from reconciler.manifest.resolve import FileInput
+from reconciler.manifest.select import select
+from reconciler.plan.desired import Desired
+
+BAD_USAGE = 64
+SUFFIXES = frozenset({".yaml", ".yml", ".json"})
+
+
+class Output(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+    GITHUB = "github"
+
+
+def validate(
+    paths: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Files, or directories whose *.yaml, *.yml and *.json are read, not those below."
+        ),
+    ],
+    node: Annotated[
+        str | None, typer.Option(help="Also say what the node of this name would run.")
+    ] = None,
+    output: Annotated[
+        Output, typer.Option(help="For people, as JSON, or as annotations of a GitHub workflow.")
+    ] = Output.TEXT,
+) -> None:
+    """Check manifests as one set, and print every problem with its place.
+
+    Exit 0: valid, with warnings at most. 1: errors. 64: a path that is not there.
+    """
+    missing = [path for path in paths if not path.exists()]
+    for path in missing:
+        typer.echo(f"error: cannot read {path}: no such file or directory", err=True)
+    if missing:
+        raise typer.Exit(BAD_USAGE)
+    files = list(_files(paths))
+    inspection = inspect(files)
+    desired = None
+    if node is not None and inspection.manifest is not None:
+        desired = select(inspection.manifest, node=node, revision="")
+    match output:
+        case Output.TEXT:
+            _print_text(inspection, desired, len(files))
+        case Output.JSON:
+            typer.echo(json.dumps(_as_json(inspection, desired, len(files)), indent=2))
+        case Output.GITHUB:
+            for problem in inspection.problems:
+                typer.echo(_annotation(problem))
+            typer.echo(_summary(inspection, len(files)))
+    raise typer.Exit(0 if inspection.manifest is not None else 1)
+
+
+def _files(paths: list[Path]) -> Iterator[FileInput]:
+    """The files behind the paths, each once, read as a source reads them."""
+    seen: set[Path] = set()
+    for path in paths:
+        for file in sorted(path.iterdir()) if path.is_dir() else [path]:
+            wanted = not path.is_dir() or _is_manifest(file)
+            if wanted and (real := file.resolve()) not in seen:
+                seen.add(real)
+                yield _read(file)
+
+
+def _is_manifest(file: Path) -> bool:
+    return file.suffix in SUFFIXES and not file.name.startswith(".") and not file.is_dir()
+
+
+def _read(file: Path) -> FileInput:
+    try:
+        return FileInput(name=str(file), content=file.read_bytes())
+    except OSError as exc:
+        return FileInput(name=str(file), error=exc.strerror or str(exc))
+
+
+def _print_text(inspection: Inspection, desired: Desired | None, files: int) -> None:
+    console = Console(highlight=False, soft_wrap=True)
+    for problem in inspection.problems:
+        line = Text()
+        if problem.place is not None:
+            line.append(f"{problem.place}: ", style="bold")
+        if problem.path:
+            line.append(f"{problem.path}: ")
+        if not problem.is_error:
+            line.append("warning: ", style="yellow")
+        line.append(problem.message, style="red" if problem.is_error else "")
+        console.print(line)
+    for skip in inspection.skipped:
+        text = f"{skip.place}: skipped: {skip.api_version} {skip.kind} is not ours"
+        console.print(Text(text, style="dim"))
+    if desired is not None:
+        _print_node(console, desired)
+    style = "red" if inspection.manifest is None else "green"
+    console.print(Text(_summary(inspection, files), style=style))
+
+
+def _print_node(console: Console, desired: Desired) -> None:
+    state = " (suspended: nothing is started or stopped)" if desired.suspend else ""
+    console.print(Text(f"{desired.node} would run{state}:", style="bold"))
+    for model in desired.models:
+        off = "" if model.enabled else ", disabled"
+        spec = model.spec
+        console.print(Text(f"  {model.name}  {spec.type}, {spec.source}, {spec.backend}{off}"))
+    if not desired.models:
+        console.print(Text("  nothing"))
+    for other in desired.elsewhere:
+        console.print(Text(f"  not {other.name}: {other.reason}", style="dim"))
+
+
+def _summary(inspection: Inspection, files: int) -> str:
+    errors = sum(problem.is_error for problem in inspection.problems)
+    warnings = len(inspection.problems) - errors
+    counted = [_counted(files, "file")]
+    if inspection.manifest is not None:
+        counted.append(_counted(len(inspection.manifest.models), "model"))
+    if errors:
+        counted.append(_counted(errors, "error"))
+    if warnings:
+        counted.append(_counted(warnings, "warning"))
+    return ", ".join([*counted, "ok"] if not errors else counted)
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _as_json(inspection: Inspection, desired: Desired | None, files: int) -> dict[str, object]:
+    manifest = inspection.manifest
+    answer: dict[str, object] = {
+        "ok": manifest is not None,
+        "files": files,
+        "models": [] if manifest is None else [entry.model.name for entry in manifest.models],
+        "problems": [_problem_as_json(problem) for problem in inspection.problems],
+        "skipped": [
+            {"file": skip.place.file, "line": skip.place.line, "kind": skip.kind}
+            for skip in inspection.skipped
+        ],
+    }
+    if desired is not None:
+        answer["node"] = {
+            "name": desired.node,
+            "suspend": desired.suspend,
+            "models": [model.name for model in desired.models],
+            "elsewhere": [
+                {"name": other.name, "reason": other.reason} for other in desired.elsewhere
+            ],
+        }
+    return answer
+
+
+def _problem_as_json(problem: Problem) -> dict[str, object]:
+    place = problem.place
+    return {
+        "severity": problem.severity,
+        "file": place.file if place else None,
+        "line": place.line if place else None,
+        "column": place.column if place else None,
+        "path": problem.path,
+        "message": problem.message,
+    }
+
+
+def _annotation(problem: Problem) -> str:
+    place = problem.place
+    where = ""
+    if place is not None:
+        where = f" file={_property(place.file)},line={place.line},col={place.column}"
+    text = f"{problem.path}: {problem.message}" if problem.path else problem.message
+    return f"::{problem.severity}{where}::{_data(text)}"
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
