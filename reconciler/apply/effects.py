@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -16,6 +15,7 @@ import structlog
 
 from reconciler.apply.backends import Backends
 from reconciler.apply.outcomes import BackendStopped, EffectFailed, FilesFetched, Outcome
+from reconciler.apply.secret_values import secret_values
 from reconciler.backend.choice import Choice
 from reconciler.backend.engines import Engines
 from reconciler.cache.store import ModelCache
@@ -28,7 +28,7 @@ from reconciler.plan.actions import (
     StopBackend,
     StopLeftover,
 )
-from reconciler.plan.desired import DesiredModel, SecretRef, Timeouts
+from reconciler.plan.desired import DesiredModel, Timeouts
 from reconciler.plan.ids import GpuUuid, ModelName, Nonce, SpecHash
 from reconciler.plan.observed import EffectKind, FilesCached, InFlight
 
@@ -270,7 +270,7 @@ class Effects:
         model = prepared.desired
         if prepared.files is None or prepared.choice is None:
             raise Bug(f"cannot start {model.name}: its files or its backend are not known")
-        secrets = await asyncio.to_thread(_secrets, model, self._environment)
+        secrets = await asyncio.to_thread(secret_values, model, self._environment)
         launch = await asyncio.to_thread(
             self._engines.launch,
             model,
@@ -345,27 +345,3 @@ def _percent(progress: tuple[int, int] | None) -> str:
         return ""
     done, total = progress
     return f"{done / 1e6:.0f} of {total / 1e6:.0f} MB ({100 * done // total} %)"
-
-
-def _secrets(model: DesiredModel, environment: Mapping[str, str]) -> Mapping[str, str]:
-    """The values of `from_env` and `from_file`, read at the start and kept nowhere."""
-    values: dict[str, str] = {}
-    for name, value in model.spec.env.items():
-        if not isinstance(value, SecretRef):
-            continue
-        if value.from_env is not None:
-            found = environment.get(value.from_env)
-            if found is None:
-                raise Rejected(
-                    f"cannot start {model.name}: env {name} is from_env {value.from_env}, "
-                    "which the agent's environment does not have"
-                )
-            values[name] = found
-        elif value.from_file is not None:
-            try:
-                values[name] = Path(value.from_file).read_text(encoding="utf-8").rstrip("\n")
-            except (OSError, UnicodeDecodeError) as exc:
-                raise Transient(
-                    f"cannot start {model.name}: env {name} is from_file {value.from_file}: {exc}"
-                ) from exc
-    return values

@@ -17,6 +17,22 @@ class Fact:
     message: str
 
 
+DRAINING = Fact(
+    type="Draining", status=True, reason="Ending", message="the agent ends; new work is refused"
+)
+SUSPENDED = Fact(
+    type="Suspended",
+    status=True,
+    reason="Manifest",
+    message="suspend: true; nothing is started or stopped",
+)
+
+
+def waiting(reasons: Iterable[str]) -> Fact:
+    """The node as a whole waits for something."""
+    return Fact(type="Reconciling", status=False, reason="Waiting", message="; ".join(reasons))
+
+
 def source_facts(now: Understanding) -> Iterable[Fact]:
     """What there is to say of the source and the manifest."""
     if now.source_error is not None:

@@ -4,9 +4,8 @@ Everything else only calls `wake()`. Nothing but this task writes the books or t
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Protocol
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 import structlog
 
@@ -14,13 +13,14 @@ from reconciler.apply.backends import Backends, BackendView
 from reconciler.apply.effects import Effects, Prepared
 from reconciler.backend.engines import Assessment, Engines
 from reconciler.cache.store import ModelCache
-from reconciler.errors import Bug, XgenError
+from reconciler.errors import XgenError
 from reconciler.loop.books import Books
-from reconciler.loop.conditions import Fact, source_facts, stamped
+from reconciler.loop.clock import Clock
 from reconciler.loop.intent import Intent, Understanding
-from reconciler.loop.report import ModelFacts, model_status, settled
-from reconciler.plan.actions import AbortFetch, Action, Outlook, Plan
-from reconciler.plan.desired import Desired, DesiredModel
+from reconciler.loop.publisher import Publisher
+from reconciler.loop.report import ModelFacts
+from reconciler.plan.actions import AbortFetch, Action, Plan
+from reconciler.plan.desired import DesiredModel
 from reconciler.plan.ids import ModelName
 from reconciler.plan.observed import (
     EffectKind,
@@ -31,21 +31,14 @@ from reconciler.plan.observed import (
     ObservedModel,
     ObservedProcess,
 )
-from reconciler.plan.phase import State, advance
 from reconciler.plan.planner import plan
-from reconciler.status import Condition, Status
 
 _log = structlog.get_logger("xgen.loop")
 
 RESYNC_SECONDS = 15.0
 """A tick happens at least this often, so that a lost wake-up costs seconds, never the truth."""
-
-
-class Clock(Protocol):
-    """`monotonic` is the plan's clock; `wall` turns one of its moments into RFC 3339, UTC."""
-
-    def monotonic(self) -> float: ...
-    def wall(self, moment: float) -> str: ...
+FAULT_SECONDS = 2.0
+"""After a tick that our own fault ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +51,7 @@ class _Look:
 
 
 class Reconciler:
-    """The loop of one agent. `publish` is called with each changed status."""
+    """The loop of one agent. `wakeup` is set by whoever saw that something changed."""
 
     def __init__(
         self,
@@ -69,8 +62,7 @@ class Reconciler:
         backends: Backends,
         effects: Effects,
         clock: Clock,
-        publish: Callable[[Status], None],
-        status: Status,
+        publisher: Publisher,
         max_parallel_loads: int,
         wakeup: asyncio.Event,
     ) -> None:
@@ -80,20 +72,18 @@ class Reconciler:
         self._backends = backends
         self._effects = effects
         self._clock = clock
-        self._publish = publish
-        self._status = status
+        self._publisher = publisher
         self._max_parallel_loads = max_parallel_loads
         self._wakeup = wakeup
         self._books = Books()
-        self._states: dict[ModelName, State] = {}
         self._closing = False
-        self._said: dict[ModelName, tuple[State, str]] = {}
+        self._last: dict[ModelName, DesiredModel] = {}
 
     async def run(self) -> None:
         """Tick until `close` is called."""
         while not self._closing:
             self._wakeup.clear()
-            next_at = await self.tick()
+            next_at = await self._guarded_tick()
             pause = RESYNC_SECONDS
             if next_at is not None:
                 pause = min(pause, max(0.0, next_at - self._clock.monotonic()))
@@ -108,17 +98,12 @@ class Reconciler:
         self._closing = True
         self._wakeup.set()
 
-    def drain(self) -> None:
-        """Publish that new work is refused from now on."""
-        fact = Fact(type="Draining", status=True, reason="Stopping", message="the agent is ending")
-        since = self._clock.wall(self._clock.monotonic())
-        self._put(
-            replace(
-                self._status,
-                draining=True,
-                conditions=(*self._status.conditions, *stamped([fact], {}, now=since)),
-            )
-        )
+    async def _guarded_tick(self) -> float | None:
+        try:
+            return await self.tick()
+        except Exception:  # noqa: BLE001  the loop's boundary: a fault must not end what serves
+            _log.exception("a tick failed with an unexpected error; the next one tries again")
+            return self._clock.monotonic() + FAULT_SECONDS
 
     async def tick(self) -> float | None:
         """Observe, plan, dispatch, publish once. Returns when the next tick is due by time."""
@@ -170,6 +155,8 @@ class Reconciler:
         in_flight = self._effects.in_flight()
         names = looks.keys() | views.keys() | in_flight.keys()
         self._books.keep_only(names)
+        self._last = {name: model for name, model in self._last.items() if name in names}
+        self._last |= {name: look.desired for name, look in looks.items()}
         return Observed(
             processes_read=True,
             models={
@@ -213,107 +200,54 @@ class Reconciler:
             if not isinstance(action, AbortFetch) and action.model in self._effects.in_flight():
                 continue
             _log.info(_order(action), model=action.model, reason=action.reason)
-            look = looks.get(action.model)
-            prepared = None
-            if look is not None:
-                prepared = Prepared(
-                    desired=look.desired, files=look.files, choice=look.assessment.choice
-                )
             try:
-                self._effects.dispatch(action, prepared, now=now)
+                self._effects.dispatch(action, self._prepared(action.model, looks), now=now)
             except XgenError:
                 _log.exception("an action could not begin", model=action.model)
+
+    def _prepared(self, model: ModelName, looks: Mapping[ModelName, _Look]) -> Prepared | None:
+        """What an effect needs. A model that was removed is stopped by its own timeouts still."""
+        look = looks.get(model)
+        if look is not None:
+            return Prepared(desired=look.desired, files=look.files, choice=look.assessment.choice)
+        last = self._last.get(model)
+        return Prepared(desired=last, files=None, choice=None) if last else None
 
     def _report(
         self, made: Plan, understanding: Understanding, looks: Mapping[ModelName, _Look]
     ) -> None:
-        now = self._clock.wall(self._clock.monotonic())
-        desired = understanding.desired
         views = self._views()
         in_flight = self._effects.in_flight()
-        models = []
-        for outlook in made.outlook:
-            self._advance(outlook)
-            look = looks.get(outlook.model)
-            effect = in_flight.get(outlook.model)
-            facts = ModelFacts(
-                desired=look.desired if look else None,
-                views=views.get(outlook.model, ()),
-                stopping=effect is not None and effect.kind is EffectKind.STOP,
-                choice=look.assessment.choice if look else None,
-                restarts=self._books.restarts(outlook.model),
-                last_lines=self._books.last_lines(outlook.model),
-                progress=self._effects.progress(outlook.model),
-                digest=look.files.digest if look and look.files else None,
+        facts = {
+            outlook.model: self._facts(
+                outlook.model,
+                looks.get(outlook.model),
+                views.get(outlook.model, ()),
+                in_flight.get(outlook.model),
             )
-            if facts.desired is not None or facts.views:
-                models.append(model_status(outlook, facts, wall=self._clock.wall))
-        suspended = desired is not None and desired.suspend
-        ready = self._status.ready or (
-            desired is not None
-            and all(
-                settled(model, self._books.failures_in_a_row(model.name), suspended=suspended)
-                for model in models
-            )
-        )
-        before = {condition.type: condition for condition in self._status.conditions}
-        self._put(
-            replace(
-                self._status,
-                revision=understanding.revision,
-                models=tuple(sorted(models, key=lambda model: model.name)),
-                elsewhere=desired.elsewhere if desired else (),
-                conditions=self._conditions(made, understanding, suspended, before, now),
-                ready=ready,
-            )
-        )
+            for outlook in made.outlook
+        }
+        waits = (*made.notes, *self._backends.problems)
+        self._publisher.report(made.outlook, facts, understanding, waits)
 
-    def _conditions(
+    def _facts(
         self,
-        made: Plan,
-        understanding: Understanding,
-        suspended: bool,
-        before: Mapping[str, Condition],
-        now: str,
-    ) -> tuple[Condition, ...]:
-        facts = [*source_facts(understanding)]
-        if suspended:
-            facts.append(
-                Fact(
-                    type="Suspended",
-                    status=True,
-                    reason="Manifest",
-                    message="suspend: true; nothing is started or stopped",
-                )
-            )
-        problems = (*made.notes, *self._backends.problems)
-        if problems:
-            facts.append(
-                Fact(
-                    type="Reconciling", status=False, reason="Waiting", message="; ".join(problems)
-                )
-            )
-        return stamped(facts, before, now=now)
-
-    def _advance(self, outlook: Outlook) -> None:
-        """Check the step against the table of states; a wrong one is our bug, said and survived."""
-        old = self._states.get(outlook.model)
-        try:
-            self._states[outlook.model] = advance(old, outlook.state)
-        except Bug:
-            _log.exception("illegal state", model=outlook.model)
-            self._states[outlook.model] = outlook.state
-        said = (outlook.state, outlook.reason)
-        if old is not outlook.state:
-            _log.info("model is " + outlook.state, model=outlook.model, reason=outlook.reason)
-        self._said[outlook.model] = said
-
-    def _put(self, status: Status) -> None:
-        """Publish, if anything changed but the version."""
-        if replace(status, version=self._status.version) == self._status:
-            return
-        self._status = replace(status, version=self._status.version + 1)
-        self._publish(self._status)
+        model: ModelName,
+        look: _Look | None,
+        views: tuple[BackendView, ...],
+        effect: InFlight | None,
+    ) -> ModelFacts:
+        return ModelFacts(
+            desired=look.desired if look else None,
+            views=views,
+            stopping=effect is not None and effect.kind is EffectKind.STOP,
+            choice=look.assessment.choice if look else None,
+            restarts=self._books.restarts(model),
+            failures_in_a_row=self._books.failures_in_a_row(model),
+            last_lines=self._books.last_lines(model),
+            progress=self._effects.progress(model),
+            digest=look.files.digest if look and look.files else None,
+        )
 
 
 def _order(action: Action) -> str:
@@ -324,6 +258,3 @@ def _order(action: Action) -> str:
         "StopLeftover": "stopping what an earlier agent left",
         "AbortFetch": "giving up a download",
     }[type(action).__name__]
-
-
-__all__ = ["Clock", "Desired", "Reconciler"]

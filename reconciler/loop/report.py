@@ -24,9 +24,15 @@ class ModelFacts:
     stopping: bool = False
     choice: Choice | None = None
     restarts: int = 0
+    failures_in_a_row: int = 0
     last_lines: tuple[str, ...] = ()
     progress: tuple[int, int] | None = None
     digest: FilesDigest | None = None
+
+    @property
+    def known(self) -> bool:
+        """Whether there is a spec or a process to speak of."""
+        return self.desired is not None or bool(self.views)
 
 
 def model_status(
@@ -62,12 +68,12 @@ def model_status(
     )
 
 
-def settled(model: ModelStatus, failures_in_a_row: int, *, suspended: bool) -> bool:
+def settled(model: ModelStatus, facts: ModelFacts, *, suspended: bool) -> bool:
     """Whether this model keeps `/readyz` waiting no more (design §9)."""
     return (
         suspended
         or model.state in (State.LOADED, State.BLOCKED, State.DISABLED)
-        or failures_in_a_row >= 3
+        or facts.failures_in_a_row >= 3
     )
 
 

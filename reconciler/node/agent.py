@@ -18,6 +18,7 @@ from reconciler.backend.engines import Engines
 from reconciler.cache.store import ModelCache
 from reconciler.errors import Rejected
 from reconciler.loop.intent import Intent
+from reconciler.loop.publisher import Publisher
 from reconciler.loop.reconciler import Reconciler
 from reconciler.node.clock import SystemClock
 from reconciler.node.data_folder import DataFolder
@@ -128,6 +129,7 @@ async def _run(
             hurry=shutdown.hurry,
         ) as effects,
     ):
+        publisher = Publisher(status=board.current(), publish=board.publish, clock=clock)
         reconciler = Reconciler(
             intent=intent,
             cache=cache,
@@ -135,8 +137,7 @@ async def _run(
             backends=backends,
             effects=effects,
             clock=clock,
-            publish=board.publish,
-            status=board.current(),
+            publisher=publisher,
             max_parallel_loads=settings.max_parallel_loads,
             wakeup=wakeup,
         )
@@ -152,7 +153,7 @@ async def _run(
             await shutdown.begun.wait()
             reconciler.close()
             await ticking
-            reconciler.drain()
+            publisher.drain()
             survivors = await stop_all(backends, effects, _timeouts(intent))
             following.cancel()
             closed.set()

@@ -1,0 +1,88 @@
+"""Turns each plan into the status, and publishes it when it differs from the one before."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import structlog
+
+from reconciler.errors import Bug
+from reconciler.loop.clock import Clock
+from reconciler.loop.conditions import DRAINING, SUSPENDED, Fact, source_facts, stamped, waiting
+from reconciler.loop.intent import Understanding
+from reconciler.loop.report import ModelFacts, model_status, settled
+from reconciler.plan.actions import Outlook
+from reconciler.plan.ids import ModelName
+from reconciler.plan.phase import State, advance
+from reconciler.status import Status
+
+_log = structlog.get_logger("xgen.loop")
+
+
+class Publisher:
+    """Holds the last status. `publish` is called with each that differs from it."""
+
+    def __init__(self, *, status: Status, publish: Callable[[Status], None], clock: Clock) -> None:
+        self._status = status
+        self._publish = publish
+        self._clock = clock
+        self._states: dict[ModelName, State] = {}
+
+    def report(
+        self,
+        outlooks: Sequence[Outlook],
+        facts: Mapping[ModelName, ModelFacts],
+        understanding: Understanding,
+        waits: Sequence[str],
+    ) -> None:
+        """Publish what a tick came to. `waits`: what holds up the node as a whole."""
+        shown = [outlook for outlook in outlooks if facts[outlook.model].known]
+        self._follow(shown)
+        desired = understanding.desired
+        suspended = desired is not None and desired.suspend
+        conditions = [*source_facts(understanding)]
+        if suspended:
+            conditions.append(SUSPENDED)
+        if waits:
+            conditions.append(waiting(waits))
+        models = [
+            model_status(outlook, facts[outlook.model], wall=self._clock.wall) for outlook in shown
+        ]
+        ready = desired is not None and all(
+            settled(model, facts[model.name], suspended=suspended) for model in models
+        )
+        self._put(
+            replace(
+                self._status,
+                revision=understanding.revision,
+                models=tuple(sorted(models, key=lambda model: model.name)),
+                elsewhere=desired.elsewhere if desired else (),
+                ready=self._status.ready or ready,
+            ),
+            conditions,
+        )
+
+    def drain(self) -> None:
+        """Publish that new work is refused from now on, and that nothing more is decided."""
+        self._put(replace(self._status, draining=True), [DRAINING])
+
+    def _put(self, status: Status, facts: Sequence[Fact]) -> None:
+        now = self._clock.wall(self._clock.monotonic())
+        before = {condition.type: condition for condition in self._status.conditions}
+        status = replace(status, conditions=stamped(facts, before, now=now))
+        if status == self._status:
+            return
+        self._status = replace(status, version=self._status.version + 1)
+        self._publish(self._status)
+
+    def _follow(self, outlooks: Sequence[Outlook]) -> None:
+        """Log each model's step to another state; an illegal one is our bug, said and survived."""
+        before, self._states = self._states, {}
+        for outlook in outlooks:
+            old = before.get(outlook.model)
+            try:
+                advance(old, outlook.state)
+            except Bug:
+                _log.exception("illegal step between states", model=outlook.model)
+            self._states[outlook.model] = outlook.state
+            if old is not outlook.state:
+                _log.info(f"model is {outlook.state}", model=outlook.model, reason=outlook.reason)
