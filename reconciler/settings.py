@@ -11,7 +11,7 @@ from reconciler.plan.ids import NodeName
 class HubSettings:
     """Where model files come from. `location`: `s3://bucket[/base]`, a directory, or None.
 
-    The four others are the store's, under their usual names (`MINIO_*`).
+    `MINIO_*`, the proxies and `SSL_CERT_FILE` count under their usual names.
     """
 
     location: str | None = None
@@ -19,6 +19,10 @@ class HubSettings:
     access_key: str | None = None
     secret_key: str | None = field(default=None, repr=False)
     region: str = "us-east-1"
+    ca_file: str | None = None
+    http_proxy: str = ""
+    https_proxy: str = ""
+    no_proxy: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,7 +38,16 @@ def hub_settings(location: str | None) -> HubSettings:
         access_key=os.environ.get("MINIO_ACCESS_KEY"),
         secret_key=os.environ.get("MINIO_SECRET_KEY"),
         region=os.environ.get("MINIO_REGION") or "us-east-1",
+        ca_file=os.environ.get("SSL_CERT_FILE"),
+        http_proxy=_either_case("http_proxy"),
+        https_proxy=_either_case("https_proxy"),
+        no_proxy=_either_case("no_proxy"),
     )
+
+
+def _either_case(name: str) -> str:
+    """A proxy variable; the lower-case name wins, as in curl."""
+    return os.environ.get(name) or os.environ.get(name.upper()) or ""
 
 
 def listen_address(value: str) -> tuple[str, int]:

@@ -1,0 +1,39 @@
+"""Which store the settings name."""
+
+from pathlib import Path
+
+from reconciler.errors import Rejected
+from reconciler.hub.directory import DirectoryStore
+from reconciler.hub.proxies import Proxies
+from reconciler.hub.s3 import S3Settings, S3Store
+from reconciler.settings import HubSettings
+
+_SCHEME = "s3://"
+
+
+def make_store(hub: HubSettings) -> S3Store | DirectoryStore | None:
+    """The hub of `--hub`, or None where there is none. Raises Rejected; connects to nothing."""
+    location = hub.location
+    if not location:
+        return None
+    if not location.startswith(_SCHEME):
+        if "://" in location:
+            raise Rejected(
+                f"cannot use hub {location!r}: it must be s3://BUCKET, or a directory's path"
+            )
+        return DirectoryStore(Path(location).absolute())
+    bucket, _, base = location.removeprefix(_SCHEME).partition("/")
+    if not bucket:
+        raise Rejected(f"cannot use hub {location!r}: it names no bucket; write s3://BUCKET")
+    return S3Store(
+        S3Settings(
+            endpoint=hub.endpoint or "",
+            bucket=bucket,
+            base=base.strip("/"),
+            access_key=hub.access_key,
+            secret_key=hub.secret_key,
+            region=hub.region,
+            ca_file=hub.ca_file,
+            proxies=Proxies(http=hub.http_proxy, https=hub.https_proxy, no_proxy=hub.no_proxy),
+        )
+    )
