@@ -56,6 +56,8 @@ async def _ask_leader(kin: Kin, seconds: float, urgent: asyncio.Event) -> None:
 
 async def _ask_rest(kin: Kin, urgent: asyncio.Event) -> None:
     left = await asyncio.to_thread(kin.look)
+    if all(process.pid == kin.record.pid for process in left):
+        return  # nobody, or a leader that has had its time
     kin.send(left, signal.SIGTERM)
     kin.send(left, signal.SIGCONT)
     deadline = _now() + REST_SECONDS

@@ -20,11 +20,11 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     try:
         yield made
         left = [*made.processes(), *made.zombies()]
-        tasks = made.backends.live()
+        live = made.backends.live()
     finally:
         await made.backends.close()
         for process in made.processes():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process.pid, signal.SIGKILL)
     assert not left, f"left behind: {', '.join(map(str, left))}"
-    assert not tasks
+    assert not live

@@ -60,7 +60,7 @@ async def test_children_that_outlive_a_killed_leader_are_ended_before_the_exit_i
     """Scenario 1: vllm#55510: the port is free at once, the workers hold the memory."""
     view = await world.spawn_loaded("--child", kind, children=1)
 
-    world.end(view.pid)
+    await world.end(view.pid)
     exited = await world.exit_of(view)
 
     assert world.processes() == []
@@ -72,7 +72,7 @@ async def test_a_backend_whose_leader_is_gone_counts_as_stopping_at_once(world: 
     view = await world.spawn_loaded("--child", "ignore-term", children=1)
     assert REST_SECONDS > 1
 
-    world.end(view.pid)
+    await world.end(view.pid)
     await world.until(lambda: world.view(view).stopping, "it is stopping")
 
     assert world.sleepers() != []

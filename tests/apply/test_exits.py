@@ -39,7 +39,7 @@ async def test_a_trap_is_named_by_its_signal(world: World) -> None:
 async def test_a_crash_after_the_load_is_told_with_how_long_it_served(world: World) -> None:
     view = await world.spawn_loaded()
 
-    world.end(view.pid)
+    await world.end(view.pid)
     exited = await world.exit_of(view)
 
     assert (exited.during, exited.signal) == ("run", "SIGKILL")
@@ -87,7 +87,7 @@ async def test_orphans_are_reaped_and_nobody_elses_children_are(world: World) ->
     others = asyncio.create_task(asyncio.to_thread(somebody_else))
     for _ in range(3):
         view = await world.spawn_loaded("--child", "double-fork", "--child", "brief", children=1)
-        world.end(view.pid)
+        await world.end(view.pid)
         await world.exit_of(view)
 
     assert await others == [3] * 100

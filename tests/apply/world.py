@@ -59,7 +59,10 @@ def launch(
 
 @dataclass
 class World:
-    """`sessions`: of all leaders that this test started, beside the mark in the environment."""
+    """`sessions`: of all leaders that this test started, beside the mark in the environment.
+
+    `plays_init`: orphans of a dead agent come to the test process, as a subreaper, not to pid 1.
+    """
 
     data_dir: Path
     mark: str
@@ -68,6 +71,7 @@ class World:
     sessions: set[int] = field(default_factory=set)
     exits: list[BackendExited] = field(default_factory=list)
     woken: int = 0
+    plays_init: bool = False
 
     def __post_init__(self) -> None:
         self.backends = self.make_backends()
@@ -126,17 +130,23 @@ class World:
 
     async def until(self, holds: Callable[[], bool], what: str) -> None:
         """Poll, with a deadline that only a hang reaches."""
-        async with asyncio.timeout(30):
-            while not holds():
-                await asyncio.sleep(0.01)
-        assert holds(), what
+        deadline = time.monotonic() + 30
+        while not holds():
+            assert time.monotonic() < deadline, f"waited in vain: {what}"
+            await asyncio.sleep(0.01)
 
     def processes(self) -> list[Process]:
         """Who lives of all that this test started."""
         return [each for each in self._all() if each.alive]
 
     def zombies(self) -> list[Process]:
-        return [each for each in self._all() if not each.alive]
+        """Who is dead and was not reaped, but for what pid 1 would have reaped."""
+        dead = [each for each in self._all() if not each.alive]
+        if not self.plays_init:
+            return dead
+        for each in dead:
+            os.waitid(os.P_PID, each.pid, os.WEXITED | os.WNOHANG)
+        return []
 
     def sleepers(self) -> list[Process]:
         """Children of the stand-in that have become what they are to be."""
@@ -145,10 +155,11 @@ class World:
     def records(self) -> list[Path]:
         return sorted((self.data_dir / "spawns").iterdir())
 
-    def end(self, pid: int) -> None:
-        """SIGKILL to one process of this test."""
+    async def end(self, pid: int) -> None:
+        """SIGKILL to one process of this test, until it is dead."""
         assert pid in {each.pid for each in self.processes()}
         os.kill(pid, signal.SIGKILL)
+        await self.until(lambda: pid not in {each.pid for each in self.processes()}, "it is dead")
 
     def _all(self) -> list[Process]:
         return [

@@ -1,0 +1,272 @@
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from reconciler.backend.environment import NONCE_VARIABLE
+from tests.apply.world import KEY, World
+
+SESSION_NOTED = '"sessions": [\n'
+"""In a record: the sweep has seen a process in a session of its own."""
+KINDS = ("ignore-term", "stopped", "setsid", "double-fork", "titled")
+
+
+@dataclass
+class DeadAgent:
+    """What an agent that was killed hard has left in the world."""
+
+    world: World
+    pid: int
+
+    @property
+    def record(self) -> Path:
+        (path,) = self.world.records()
+        return path
+
+    def rewrite(self, **fields: object) -> None:
+        record = json.loads(self.record.read_text())
+        self.record.write_text(json.dumps(record | fields))
+
+    async def next_agent(self) -> None:
+        await self.world.backends.close()
+        self.world.backends = self.world.make_backends()
+        await self.world.backends.open()
+
+    async def stop(self) -> None:
+        (leftover,) = self.world.backends.leftovers()
+        await self.world.backends.stop(leftover.nonce, stop_seconds=30, kill_seconds=30)
+
+
+async def dead_agent(world: World, *flags: str, note: str = "") -> DeadAgent:
+    """`note`: wait until the record holds this, before the kill."""
+    agent = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "tests.apply.agent_stand_in",
+        str(world.data_dir),
+        world.mark,
+        *flags,
+        stdout=subprocess.PIPE,
+    )
+    assert agent.stdout is not None
+    pid = int(await agent.stdout.readline())
+    world.sessions.add(pid)
+    world.plays_init = True
+    (record,) = world.records()
+    await world.until(lambda: note in record.read_text(), "it is noted")
+    agent.kill()
+    await agent.wait()
+    return DeadAgent(world=world, pid=pid)
+
+
+@pytest.fixture
+def stranger() -> Iterator[subprocess.Popen[bytes]]:
+    """Somebody else's server in a session of its own, with the stand-in's name."""
+    with subprocess.Popen(
+        ["sh", "-c", "exec sleep 3600", "stand_in_backend.py"], start_new_session=True
+    ) as process:
+        yield process
+        process.kill()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_the_next_agent_finds_and_stops_what_a_killed_one_left(
+    world: World, kind: str
+) -> None:
+    """Scenarios 6 and 13: llama-swap#159, #138; nomad#5593, #6980."""
+    note = SESSION_NOTED if kind == "double-fork" else ""
+    dead = await dead_agent(world, "--child", kind, note=note)
+    assert len(world.processes()) == 2
+
+    await dead.next_agent()
+    (leftover,) = world.backends.leftovers()
+    assert (leftover.model, leftover.pid) == ("x", dead.pid)
+    assert world.backends.live() == ()
+    await dead.stop()
+
+    assert world.processes() == []
+    assert world.records() == []
+    assert world.backends.leftovers() == ()
+    assert world.backends.problems == ()
+
+
+@pytest.mark.parametrize("kind", ["plain", "setsid", "double-fork"])
+async def test_children_are_found_though_the_leader_died_after_the_agent(
+    world: World, kind: str
+) -> None:
+    """Scenarios 1 and 6: vllm#55510, llama-swap#159."""
+    note = "" if kind == "plain" else SESSION_NOTED
+    dead = await dead_agent(world, "--child", kind, note=note)
+    await world.end(dead.pid)
+
+    await dead.next_agent()
+    await dead.stop()
+
+    assert world.processes() == []
+    assert world.records() == []
+
+
+async def test_a_leftover_that_ends_by_itself_is_forgotten(world: World) -> None:
+    dead = await dead_agent(world)
+    await dead.next_agent()
+
+    await world.end(dead.pid)
+    await world.until(lambda: world.backends.leftovers() == (), "it is forgotten")
+
+    assert world.records() == []
+
+
+async def test_a_leftover_keeps_its_port(world: World) -> None:
+    """Scenario 13: nomad#6980: an orphan holds the port."""
+    dead = await dead_agent(world)
+    port = json.loads(dead.record.read_text())["port"]
+    await dead.next_agent()
+
+    offered = {world.backends.free_port() for _ in range(99)}
+
+    assert port not in offered
+    await dead.stop()
+
+
+async def test_a_spawn_that_was_never_completed_on_record_is_found_by_its_nonce(
+    world: World,
+) -> None:
+    dead = await dead_agent(world, "--child", "ignore-term")
+    dead.rewrite(pid=None, session=None, start_ticks=None)
+
+    await dead.next_agent()
+    (leftover,) = world.backends.leftovers()
+    assert leftover.pid == dead.pid
+    await dead.stop()
+
+    assert world.processes() == []
+
+
+async def test_a_record_of_a_spawn_that_never_came_is_removed(world: World) -> None:
+    dead = await dead_agent(world)
+    await world.end(dead.pid)
+    dead.rewrite(pid=None, session=None, start_ticks=None)
+
+    await dead.next_agent()
+
+    assert world.records() == []
+    assert world.backends.problems == ()
+
+
+@pytest.mark.parametrize(
+    "content",
+    ['{"version": 1, "nonce": "a', "", '{"version": 99}', '{"version": 1}', "[]"],
+    ids=["torn", "empty", "newer", "incomplete", "foreign"],
+)
+async def test_a_record_that_cannot_be_read_is_reported_and_blocks_nothing(
+    world: World, content: str
+) -> None:
+    dead = await dead_agent(world)
+    broken = dead.record.with_name("broken.json")
+    broken.write_text(content)
+
+    await dead.next_agent()
+
+    assert f"cannot read spawn record {broken}" in " ".join(world.backends.problems)
+    await dead.stop()
+    assert world.records() == [broken]
+
+
+async def test_an_old_record_whose_pid_is_now_somebody_elses_kills_nobody(
+    world: World, stranger: subprocess.Popen[bytes]
+) -> None:
+    dead = await dead_agent(world)
+    await world.end(dead.pid)
+    dead.rewrite(pid=stranger.pid, session=stranger.pid)
+
+    await dead.next_agent()
+
+    assert world.backends.leftovers() == ()
+    assert world.records() == []
+    assert stranger.poll() is None
+
+
+async def test_a_record_of_another_boot_kills_nobody(world: World) -> None:
+    dead = await dead_agent(world)
+    dead.rewrite(boot_id="00000000-0000-0000-0000-000000000000")
+
+    await dead.next_agent()
+
+    assert world.backends.leftovers() == ()
+    assert world.records() == []
+    await world.end(dead.pid)
+
+
+async def test_a_record_of_a_container_that_is_gone_is_removed(world: World) -> None:
+    dead = await dead_agent(world)
+    dead.rewrite(pid_namespace="pid:[1]")
+
+    await dead.next_agent()
+
+    assert world.backends.leftovers() == ()
+    assert world.records() == []
+    await world.end(dead.pid)
+
+
+async def test_a_copied_nonce_in_another_session_is_reported_and_left_alone(world: World) -> None:
+    dead = await dead_agent(world)
+    nonce = json.loads(dead.record.read_text())["nonce"]
+    decoy = await asyncio.create_subprocess_exec(
+        "sleep", "3600", env={NONCE_VARIABLE: nonce}, start_new_session=True
+    )
+
+    await dead.next_agent()
+    await dead.stop()
+
+    assert f"process {decoy.pid} (sleep" in " ".join(world.backends.problems)
+    assert decoy.returncode is None
+    decoy.kill()
+    await decoy.wait()
+
+
+async def test_a_process_without_the_nonce_is_reported_and_left_alone(world: World) -> None:
+    """Its pid and start time are the recorded ones: doubtful, since the nonce is not there."""
+    dead = await dead_agent(world)
+    record = dead.record
+    content = json.loads(record.read_text())
+    record.unlink()
+    other = record.with_name("other.json")
+    other.write_text(json.dumps(content | {"nonce": "other"}))
+
+    await dead.next_agent()
+
+    assert world.backends.leftovers() == ()
+    assert f"process {dead.pid} (python" in " ".join(world.backends.problems)
+    assert world.records() == [other]
+    await world.end(dead.pid)
+
+
+async def test_strangers_of_the_same_name_survive_every_stop(
+    world: World, stranger: subprocess.Popen[bytes]
+) -> None:
+    dead = await dead_agent(world)
+    await dead.next_agent()
+    await dead.stop()
+
+    view = await world.spawn_loaded()
+    await world.stop(view)
+    world.backends.kill_now()
+
+    assert stranger.poll() is None
+
+
+async def test_records_are_for_their_owner_only(world: World) -> None:
+    """They hold the backend's key."""
+    dead = await dead_agent(world)
+
+    assert dead.record.stat().st_mode & 0o777 == 0o600
+    assert dead.record.parent.stat().st_mode & 0o777 == 0o700
+    assert json.loads(dead.record.read_text())["api_key"] == KEY
+
+    await dead.next_agent()
+    await dead.stop()
