@@ -93,8 +93,7 @@ def _arguments(key: str, value: JsonValue, name: str, flag: Flag, root: str) -> 
             return _several(key, value, name, flag, root)
         case dict():
             _need_value(key, flag)
-            text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-            return [Argument(flag=flag, name=name, values=(text,))]
+            return [Argument(flag=flag, name=name, values=(_json(key, value),))]
         case _:
             _need_value(key, flag)
             if flag.takes is Takes.TWO_VALUES:
@@ -142,8 +141,7 @@ def _need_value(key: str, flag: Flag) -> None:
 def _word(key: str, value: JsonValue, root: str) -> str:
     match value:
         case str():
-            if "\0" in value:
-                raise _rejected(key, "no argument can hold a NUL character")
+            _need_sayable(key, value)
             return _inside(key, value, root) if value.startswith("@/") else value
         case float() if not math.isfinite(value):
             raise _rejected(key, f"{value} is not a number that an engine can read")
@@ -151,6 +149,21 @@ def _word(key: str, value: JsonValue, root: str) -> str:
             return str(value)
         case _:
             raise _rejected(key, "a list may hold texts and numbers only")
+
+
+def _json(key: str, value: dict[str, JsonValue]) -> str:
+    try:
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except ValueError:
+        raise _rejected(key, "JSON has no numbers that are not finite") from None
+    _need_sayable(key, text)
+    return text
+
+
+def _need_sayable(key: str, text: str) -> None:
+    """No argument of a process can hold NUL; half a surrogate pair is no character at all."""
+    if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
+        raise _rejected(key, "it holds a character that no argument can hold")
 
 
 def _inside(key: str, value: str, root: str) -> str:

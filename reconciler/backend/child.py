@@ -64,7 +64,7 @@ def _serve(config: _JSON) -> Any:
         import xllamacpp
     except ImportError as exc:
         raise _Failed(NO_ENGINE, f"cannot import xllamacpp: {exc}") from exc
-    params = _params(xllamacpp, config)
+    params = common_params(xllamacpp, config)
     try:
         return xllamacpp.Server(params)
     except RuntimeError as exc:
@@ -73,7 +73,8 @@ def _serve(config: _JSON) -> Any:
         ) from exc
 
 
-def _params(xllamacpp: Any, config: _JSON) -> Any:
+def common_params(xllamacpp: Any, config: _JSON) -> Any:
+    """What the engine is told, as its own value."""
     params = xllamacpp.CommonParams()
     if key := os.environ.get("LLAMA_API_KEY"):
         params.api_keys = [key]

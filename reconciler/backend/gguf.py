@@ -30,7 +30,7 @@ Value = str | int | float | bool
 class GgufInfo:
     """`pooling` None: the model has none of its own, so it was not made for embeddings.
 
-    `kind`: "model", "adapter" or "mmproj"; None in older files. `shard`: counts from 0.
+    `kind`: "model"; None in older files. `shards`: how many files the model is split into.
     """
 
     architecture: str
@@ -40,7 +40,6 @@ class GgufInfo:
     embedding_length: int | None = None
     block_count: int | None = None
     pooling: str | None = None
-    shard: int = 0
     shards: int = 1
 
 
@@ -177,7 +176,6 @@ def _info(path: str, keys: dict[str, Value]) -> GgufInfo:
         embedding_length=_whole(keys, f"{architecture}.embedding_length"),
         block_count=_whole(keys, f"{architecture}.block_count"),
         pooling=None if pooling is None else _POOLING.get(pooling),
-        shard=shard,
         shards=shards,
     )
 

@@ -103,7 +103,7 @@ def _embedding(
     defaults = [Default("--embedding")]
     if info.pooling is None and not _names(given, flags, "--pooling"):
         defaults.append(Default("--pooling", "mean"))
-        warnings.append("the GGUF names no pooling, so it was not made for embeddings: mean")
+        warnings.append("the GGUF names no pooling of its own, so mean is used")
     context = _given_value(given, flags, "--ctx-size")
     if context is None or context == "0":
         most = EMBEDDING_CONTEXT_UNPOOLED if info.pooling is None else EMBEDDING_CONTEXT

@@ -1,0 +1,102 @@
+"""Values for the tests of the engines, with defaults."""
+
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from reconciler.backend.flags import Flags, parse_help
+from reconciler.backend.gguf import GgufInfo
+from reconciler.backend.inventory import LLAMA_SERVER_CPU, XLLAMACPP, Build, Inventory, Missing
+from reconciler.backend.xllamacpp import CHILD
+from reconciler.backend.xllamacpp_params import FLAGS
+from reconciler.plan.desired import DesiredModel, Format, ModelSpec
+from reconciler.plan.ids import FilesDigest, ModelName, Place, SpecHash
+from reconciler.plan.observed import FilesCached
+
+HELP = (Path(__file__).parent / "help" / "llama-server.txt").read_text(encoding="utf-8")
+"""What a real llama-server of November 2026 printed."""
+HELP_FLAGS = parse_help(HELP)
+
+LLM = GgufInfo(architecture="gemma3", kind="model", context_length=32768)
+EMBEDDER = GgufInfo(architecture="bert", kind="model", context_length=512, pooling="cls")
+
+
+def spec(**fields: Any) -> ModelSpec:
+    return ModelSpec(**{"source": "gguf/google_gemma-3-270m", **fields})
+
+
+def model(name: str = "gemma", **fields: Any) -> DesiredModel:
+    return DesiredModel(
+        name=ModelName(name),
+        spec=spec(**fields),
+        spec_hash=SpecHash("1:00"),
+        place=Place(file="models.yaml", line=1, column=1),
+    )
+
+
+def files(path: str | Path = "/cache/gemma/model.gguf", **fields: Any) -> FilesCached:
+    return FilesCached(
+        **{
+            "digest": FilesDigest("d1"),
+            "path": str(path),
+            "root": str(Path(path).parent),
+            "format": Format.GGUF,
+            **fields,
+        }
+    )
+
+
+def llama_server(flags: Flags = HELP_FLAGS, path: str = "/opt/llama.cpp/llama-server") -> Build:
+    return Build(
+        id=LLAMA_SERVER_CPU,
+        command=(path,),
+        version="6123 (abc)",
+        detail=f"{path}, version 6123 (abc)",
+        flags=flags,
+    )
+
+
+def xllamacpp(python: str = "/opt/venv/bin/python") -> Build:
+    return Build(
+        id=XLLAMACPP,
+        command=(python, *CHILD),
+        version="2026.10",
+        detail="xllamacpp 2026.10 of our own environment",
+        flags=FLAGS,
+    )
+
+
+def inventory(*builds: Build, **missing: str) -> Inventory:
+    """`missing`: reasons by backend, with underscores for dashes."""
+    gaps = (Missing(id=id.replace("_", "-"), reason=reason) for id, reason in missing.items())
+    return Inventory(builds=builds, missing=tuple(gaps))
+
+
+def header(keys: Mapping[str, object], *, version: int = 3, count: int | None = None) -> bytes:
+    """The bytes of a GGUF without tensors. Values: text, bool, int (u32), float, list of text."""
+    begin = struct.pack("<4sIQQ", b"GGUF", version, 0, len(keys) if count is None else count)
+    return begin + b"".join(_text(key) + _value(value) for key, value in keys.items())
+
+
+def _value(value: object) -> bytes:
+    match value:
+        case bool():
+            return struct.pack("<I?", 7, value)
+        case int():
+            return struct.pack("<II", 4, value)
+        case float():
+            return struct.pack("<If", 6, value)
+        case str():
+            return struct.pack("<I", 8) + _text(value)
+        case list():
+            return struct.pack("<IIQ", 9, 8, len(value)) + b"".join(
+                _text(str(one)) for one in value
+            )
+        case _:
+            raise TypeError(f"no GGUF value for {value!r}")
+
+
+def _text(text: str) -> bytes:
+    encoded = text.encode()
+    return struct.pack("<Q", len(encoded)) + encoded

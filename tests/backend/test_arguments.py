@@ -1,0 +1,185 @@
+import json
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.backend.arguments import translate
+from reconciler.backend.flags import Flags, Takes
+from reconciler.backend.xllamacpp_params import FLAGS
+from reconciler.errors import Rejected
+from reconciler.plan.desired import JsonValue
+from tests.backend.build import HELP_FLAGS
+
+ROOT = "/cache/gemma"
+
+
+def words(extra_args: Mapping[str, JsonValue], flags: Flags = HELP_FLAGS) -> list[str]:
+    translated = translate(extra_args, flags=flags, root=ROOT, engine="llama-server 6123")
+    return [word for argument in translated.arguments for word in argument.words]
+
+
+@pytest.mark.parametrize(
+    ("extra_args", "expected"),
+    [
+        ({"ctx_size": 8192}, ["--ctx-size", "8192"]),
+        ({"ctx-size": 8192}, ["--ctx-size", "8192"]),
+        ({"temp": 0.25, "seed": -1}, ["--temp", "0.25", "--seed", "-1"]),
+        ({"cont_batching": True}, ["--cont-batching"]),
+        ({"cont_batching": False}, ["--no-cont-batching"]),
+        ({"no_cont_batching": True}, ["--no-cont-batching"]),
+        ({"no_cont_batching": False}, ["--cont-batching"]),
+        ({"no_mmproj": True}, ["--no-mmproj"]),
+        ({"swa_full": True}, ["--swa-full"]),
+        ({"swa_full": False}, []),
+        ({"flash_attn": True}, ["--flash-attn", "on"]),
+        ({"flash_attn": False}, ["--flash-attn", "off"]),
+        ({"flash_attn": "auto"}, ["--flash-attn", "auto"]),
+        ({"cpu_strict": True}, ["--cpu-strict", "1"]),
+        ({"samplers": ["top_k", "temperature"]}, ["--samplers", "top_k;temperature"]),
+        ({"override_kv": ["a=int:1", "b=bool:true"]}, ["--override-kv", "a=int:1,b=bool:true"]),
+        (
+            {"reverse_prompt": ["a,b", "c"]},
+            ["--reverse-prompt", "a,b", "--reverse-prompt", "c"],
+        ),
+        (
+            {"control_vector_layer_range": [2, 8]},
+            ["--control-vector-layer-range", "2", "8"],
+        ),
+        ({"samplers": []}, []),
+        (
+            {"chat_template_kwargs": {"enable_thinking": False, "ü": [1]}},
+            ["--chat-template-kwargs", '{"enable_thinking":false,"ü":[1]}'],
+        ),
+        (
+            {"chat_template_file": "@/templates/chat.jinja"},
+            ["--chat-template-file", "/cache/gemma/templates/chat.jinja"],
+        ),
+        ({"lora": ["@/a.gguf", "@/b.gguf"]}, ["--lora", f"{ROOT}/a.gguf,{ROOT}/b.gguf"]),
+        ({"ctx_size": None}, []),
+        ({"chat_template": ""}, ["--chat-template", ""]),
+    ],
+)
+def test_turns_a_value_into_words(extra_args: dict[str, JsonValue], expected: list[str]) -> None:
+    assert words(extra_args) == expected
+
+
+@pytest.mark.parametrize(
+    ("extra_args", "message"),
+    [
+        ({"ctx_sise": 1}, "llama-server 6123 has no flag --ctx-sise; did you mean ctx_size?"),
+        ({"qqqqqq": 1}, "llama-server 6123 has no flag --qqqqqq"),
+        ({"--ctx-size": 1}, "write a flag's long name without its dashes"),
+        ({"c": 1}, "has no flag --c"),
+        ({"ctx_size": True}, "it takes a value, not true or false"),
+        ({"cont_batching": 1}, "it takes no value: write true or false"),
+        ({"cont_batching": [True]}, "it takes no value: write true or false"),
+        ({"samplers": ["a;b"]}, "'a;b' holds ';'"),
+        ({"samplers": [True]}, "a list may hold texts and numbers only"),
+        ({"samplers": [["a"]]}, "a list may hold texts and numbers only"),
+        ({"control_vector_layer_range": [1]}, "it takes two values, not 1"),
+        ({"control_vector_layer_range": "1 2"}, "it takes a list of two values"),
+        ({"temp": float("inf")}, "inf is not a number"),
+        ({"chat_template": "a\0b"}, "a character that no argument can hold"),
+        ({"chat_template_kwargs": {"a": "\ud83d"}}, "a character that no argument can hold"),
+        ({"chat_template_kwargs": {"a": float("nan")}}, "JSON has no numbers"),
+        ({"ctx_size": 1, "ctx-size": 2}, "it means the same as ctx_size"),
+        ({"predict": 1, "n_predict": 2}, "it means the same as predict"),
+        ({"draft_max": 8}, "llama-server 6123 has removed --draft-max: use --spec-draft-n-max"),
+        ({"lora": "@/a.gguf,@/b.gguf"}, "write several files as a list"),
+        ({"chat_template_file": "@/../secret"}, "inside the model's folder"),
+        ({"chat_template_file": "/etc/passwd"}, "name a file of the model itself"),
+    ],
+)
+def test_rejects_what_cannot_be_passed_on(extra_args: dict[str, JsonValue], message: str) -> None:
+    with pytest.raises(Rejected, match=r"^cannot use extra_args\.") as error:
+        words(extra_args)
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "host",
+        "port",
+        "model",
+        "alias",
+        "api_key",
+        "api-key",
+        "api_key_file",
+        "device",
+        "embeddings",
+        "reranking",
+        "hf_repo",
+        "model_url",
+        "tools",
+        "mcp_servers_json",
+        "log_file",
+        "metrics",
+        "no_offline",
+        "help",
+        "models_dir",
+    ],
+)
+@pytest.mark.parametrize("flags", [HELP_FLAGS, Flags(), FLAGS], ids=["known", "unknown", "table"])
+def test_rejects_flags_that_are_not_the_manifests(key: str, flags: Flags) -> None:
+    with pytest.raises(Rejected, match=rf"extra_args\.{key}"):
+        words({key: "x"}, flags)
+
+
+def test_passes_an_unknown_flag_to_a_build_that_does_not_tell_its_flags() -> None:
+    assert words({"brand_new": 1, "switch": True, "other": False}, Flags()) == [
+        "--brand-new",
+        "1",
+        "--switch",
+    ]
+
+
+names = st.sampled_from(
+    [
+        flag.name.removeprefix("--").replace("-", "_")
+        for flag in HELP_FLAGS.flags
+        if flag.takes is Takes.VALUE
+    ]
+)
+scalars = st.one_of(st.text(max_size=20), st.integers(), st.floats(), st.booleans(), st.none())
+values: st.SearchStrategy[JsonValue] = st.recursive(
+    scalars,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4), st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(names | st.text(max_size=12), values, max_size=5))
+def test_gives_words_that_can_be_executed_or_rejects(extra_args: dict[str, JsonValue]) -> None:
+    try:
+        result = words(extra_args)
+    except Rejected:
+        return
+    assert not any("\0" in word for word in result)
+
+
+@given(st.text(alphabet="./\\@ab", max_size=12))
+def test_keeps_model_files_inside_the_models_folder(path: str) -> None:
+    try:
+        result = words({"chat_template_file": f"@/{path}"})
+    except Rejected:
+        return
+    inside = PurePosixPath(result[1])
+    assert inside.is_relative_to(ROOT)
+    assert ".." not in inside.parts
+
+
+@given(
+    st.dictionaries(
+        st.text(st.characters(codec="utf-8"), max_size=5),
+        st.one_of(st.booleans(), st.integers(), st.text(st.characters(codec="utf-8"), max_size=5)),
+        min_size=1,
+    )
+)
+def test_writes_a_map_as_json_that_means_the_same(kwargs: dict[str, JsonValue]) -> None:
+    assert json.loads(words({"chat_template_kwargs": kwargs})[1]) == kwargs

@@ -1,0 +1,90 @@
+from typing import Any
+
+import pytest
+
+from reconciler.backend.choice import Choice, Refusal, choose
+from reconciler.backend.inventory import Inventory
+from reconciler.plan.desired import Format, ModelType
+from reconciler.plan.ids import GpuUuid
+from tests.backend.build import inventory, llama_server, spec, xllamacpp
+
+NO_SERVER = "no llama-server on PATH"
+BOTH = inventory(llama_server(), xllamacpp())
+ONLY_WHEEL = inventory(xllamacpp(), llama_server_cpu=NO_SERVER)
+NOTHING = inventory(llama_server_cpu=NO_SERVER, xllamacpp="not installed")
+
+
+def chosen(there: Inventory, format: Format = Format.GGUF, **fields: Any) -> Choice:
+    made = choose(spec(**fields), format, there)
+    assert isinstance(made, Choice)
+    return made
+
+
+def refused(there: Inventory, format: Format = Format.GGUF, **fields: Any) -> str:
+    made = choose(spec(**fields), format, there)
+    assert isinstance(made, Refusal)
+    return made.reason
+
+
+def test_prefers_llama_server_for_gguf_on_cpu() -> None:
+    made = chosen(BOTH)
+    assert made.build.id == "llama-server-cpu"
+    assert made.reason == (
+        "first of gguf on cpu that is here: /opt/llama.cpp/llama-server, version 6123 (abc)"
+    )
+    assert made.passed_over == ()
+
+
+def test_says_why_a_better_backend_was_passed_over() -> None:
+    made = chosen(ONLY_WHEEL)
+    assert made.build.id == "xllamacpp"
+    assert made.passed_over == (f"llama-server-cpu: {NO_SERVER}",)
+
+
+def test_says_of_each_backend_why_none_can_run() -> None:
+    assert refused(NOTHING) == (
+        "no backend on this node can run gguf on CPU (llama-server-cpu: no llama-server on PATH; "
+        "xllamacpp: not installed; llama-cpp-python: this release cannot start it yet)"
+    )
+
+
+def test_takes_the_backend_that_the_manifest_names() -> None:
+    made = chosen(BOTH, backend="xllamacpp")
+    assert made.build.id == "xllamacpp"
+    assert made.reason.startswith("the manifest asks for it: ")
+
+
+@pytest.mark.parametrize(
+    ("there", "fields", "reason"),
+    [
+        (ONLY_WHEEL, {"backend": "llama-server-cpu"}, NO_SERVER),
+        (BOTH, {"backend": "llama-cpp-python"}, "this release cannot start it yet"),
+        (BOTH, {"backend": "vllm-cpu"}, "it does not run gguf files"),
+        (BOTH, {"backend": "vllm-cuda"}, "this release has llama-server-cpu, xllamacpp"),
+        (BOTH, {"engine": "mine"}, "this node names no builds"),
+        (BOTH, {"type": ModelType.RERANK}, "not supported yet"),
+        (BOTH, {"type": ModelType.TRANSCRIPTION}, "not supported yet"),
+        (BOTH, {"gpus": 1}, "use gpus: 0"),
+        (BOTH, {"gpu_ids": ("0",)}, "use gpus: 0"),
+    ],
+)
+def test_refuses_what_is_not_here_and_never_takes_another(
+    there: Inventory, fields: dict[str, Any], reason: str
+) -> None:
+    assert reason in refused(there, **fields)
+
+
+def test_never_falls_to_cpu_for_a_model_with_devices() -> None:
+    made = choose(spec(), Format.GGUF, BOTH, (GpuUuid("GPU-1"),))
+    assert isinstance(made, Refusal)
+
+
+def test_refuses_safetensors_on_cpu_and_says_what_would_run() -> None:
+    reason = refused(BOTH, Format.SAFETENSORS)
+    assert reason.startswith("no backend on this node can run safetensors")
+    assert "GGUF" in reason
+
+
+def test_refuses_a_gguf_backend_for_safetensors() -> None:
+    reason = refused(BOTH, Format.SAFETENSORS, backend="xllamacpp")
+    assert reason == "cannot use backend xllamacpp: it does not run safetensors files"

@@ -1,0 +1,119 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconciler.backend.engines import Assessment, Engines
+from reconciler.errors import Rejected, Transient
+from reconciler.plan.desired import Format, ModelType, SecretRef
+from reconciler.plan.observed import FilesCached
+from tests.backend.build import files, header, inventory, llama_server, model, xllamacpp
+
+ENGINES = Engines(inventory(llama_server(), xllamacpp()))
+LLAMA = {"general.architecture": "llama", "llama.context_length": 4096}
+
+
+@pytest.fixture
+def cached(tmp_path: Path) -> FilesCached:
+    path = tmp_path / "model.gguf"
+    path.write_bytes(header(LLAMA))
+    return files(path)
+
+
+def refusal(found: FilesCached | None, **fields: Any) -> str:
+    said = ENGINES.assess(model(**fields), found).refusal
+    assert said is not None
+    return said
+
+
+def test_chooses_a_backend_and_sees_nothing_against_it(cached: FilesCached) -> None:
+    assessment = ENGINES.assess(model(), cached)
+    assert assessment.refusal is None
+    assert assessment.choice is not None
+    assert assessment.choice.build.id == "llama-server-cpu"
+
+
+def test_refuses_a_bad_flag_before_anything_is_started(cached: FilesCached) -> None:
+    """Scenario 5, llama-swap#100: the child exits at once, and the supervisor waits 15 minutes."""
+    said = refusal(cached, extra_args={"ctx_sise": 1})
+    assert "has no flag --ctx-sise; did you mean ctx_size?" in said
+
+
+def test_refuses_what_the_chosen_backend_cannot_be_told(cached: FilesCached) -> None:
+    extra_args = {"spec_type": "ngram-mod"}
+    assert ENGINES.assess(model(extra_args=extra_args), cached).refusal is None
+    assert "--spec-type" in refusal(cached, extra_args=extra_args, backend="xllamacpp")
+
+
+def test_refuses_a_bad_flag_before_the_files_are_fetched() -> None:
+    assert "--ctx-sise" in refusal(None, extra_args={"ctx_sise": 1})
+
+
+def test_says_nothing_of_files_whose_format_it_cannot_know() -> None:
+    assert ENGINES.assess(model(source="huggingface/org_name"), None) == Assessment()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"source": "gguf/org_name"},
+        {"source": "file:///models/a.gguf"},
+        {"source": "huggingface/org_name", "format": Format.GGUF},
+        {"source": "huggingface/org_name", "file": "a.gguf"},
+    ],
+)
+def test_knows_a_gguf_by_its_source(fields: dict[str, Any]) -> None:
+    assert ENGINES.assess(model(**fields), None).choice is not None
+
+
+def test_refuses_a_file_that_is_not_a_model(cached: FilesCached) -> None:
+    Path(cached.path).write_bytes(b"version https://git-lfs.github.com/spec/v1\n")
+    assert "not a GGUF file" in refusal(cached)
+
+
+def test_reads_files_again_when_their_digest_is_another(cached: FilesCached) -> None:
+    engines = Engines(inventory(llama_server()))
+    Path(cached.path).write_bytes(b"not yet a model")
+    assert engines.assess(model(), cached).refusal is not None
+    Path(cached.path).write_bytes(header(LLAMA))
+    assert engines.assess(model(), files(cached.path, digest="d2")).refusal is None
+
+
+def test_does_not_refuse_a_file_that_cannot_be_read_just_now(cached: FilesCached) -> None:
+    Path(cached.path).unlink()
+    assert ENGINES.assess(model(), cached).refusal is None
+    choice = ENGINES.assess(model(), cached).choice
+    assert choice is not None
+    with pytest.raises(Transient):
+        ENGINES.launch(model(), cached, choice, port=18001, environment={}, secrets={})
+
+
+def test_refuses_safetensors_on_cpu(cached: FilesCached) -> None:
+    said = refusal(files(cached.path, format=Format.SAFETENSORS))
+    assert said.startswith("no backend on this node can run safetensors")
+
+
+def test_gives_each_launch_a_key_of_its_own(cached: FilesCached) -> None:
+    choice = ENGINES.assess(model(), cached).choice
+    assert choice is not None
+    one, two = (
+        ENGINES.launch(model(), cached, choice, port=18001, environment={}, secrets={})
+        for _ in range(2)
+    )
+    assert one.api_key != two.api_key
+    assert one.env["LLAMA_API_KEY"] == one.api_key
+    assert one.api_key is not None
+    assert len(one.api_key) >= 32
+
+
+def test_rejects_a_secret_that_nobody_resolved(cached: FilesCached) -> None:
+    wants = model(env={"TOKEN": SecretRef(from_env="HF_TOKEN")})
+    choice = ENGINES.assess(wants, cached).choice
+    assert choice is not None
+    with pytest.raises(Rejected, match=r"env\.TOKEN"):
+        ENGINES.launch(wants, cached, choice, port=18001, environment={}, secrets={})
+
+
+@pytest.mark.parametrize("type", [ModelType.RERANK, ModelType.TRANSCRIPTION])
+def test_refuses_types_that_it_cannot_serve_yet(cached: FilesCached, type: ModelType) -> None:
+    assert "not supported yet" in refusal(cached, type=type)

@@ -1,0 +1,68 @@
+import pytest
+
+from reconciler.backend.environment import API_KEY_VARIABLE, NONCE_VARIABLE, environment
+from reconciler.errors import Rejected
+from reconciler.plan.desired import SecretRef
+
+
+def test_takes_over_a_short_list_of_the_agents_own_variables() -> None:
+    """Scenario 21, gpustack#4312: a VLLM_PORT that Kubernetes injects ends every vLLM."""
+    base = {
+        "PATH": "/usr/bin",
+        "HOME": "/root",
+        "LC_ALL": "C.UTF-8",
+        "TZ": "UTC",
+        "SSL_CERT_FILE": "/etc/ca.pem",
+        "VLLM_PORT": "tcp://10.0.0.1:8000",
+        "VLLM_SERVICE_HOST": "10.0.0.1",
+        "HOST": "10.0.0.1",
+        "PORT": "8080",
+        "LLAMA_ARG_CTX_SIZE": "1",
+        "LLAMA_API_KEY": "another",
+        "CUDA_VISIBLE_DEVICES": "0",
+        "HIP_VISIBLE_DEVICES": "0",
+        "ROCR_VISIBLE_DEVICES": "0",
+        "GGML_VK_VISIBLE_DEVICES": "0",
+        "LD_PRELOAD": "/tmp/x.so",
+        "LD_LIBRARY_PATH": "/tmp",
+        "PYTHONPATH": "/tmp",
+        "HF_TOKEN": "hf_secret",
+        "MINIO_SECRET_KEY": "secret",
+        "XGEN_NONCE": "of another spawn",
+        "HTTPS_PROXY": "http://proxy:3128",
+    }
+    assert environment(base, {}, {}, api_key="k") == {
+        "PATH": "/usr/bin",
+        "HOME": "/root",
+        "LC_ALL": "C.UTF-8",
+        "TZ": "UTC",
+        "SSL_CERT_FILE": "/etc/ca.pem",
+        "CUDA_VISIBLE_DEVICES": "-1",
+        "HIP_VISIBLE_DEVICES": "-1",
+        "HF_HUB_OFFLINE": "1",
+        "TRANSFORMERS_OFFLINE": "1",
+        "SPT_NOENV": "1",
+        "PYTHONUNBUFFERED": "1",
+        "LLAMA_API_KEY": "k",
+    }
+
+
+def test_adds_the_models_own_variables_and_resolved_secrets() -> None:
+    own: dict[str, str | SecretRef] = {"GGML_LOG": "1", "TOKEN": SecretRef(from_env="HF_TOKEN")}
+    made = environment({}, own, {"TOKEN": "hf_x"}, api_key="k")
+    assert (made["GGML_LOG"], made["TOKEN"]) == ("1", "hf_x")
+
+
+def test_keeps_what_the_agent_needs_whatever_the_model_says() -> None:
+    own = {"HF_HUB_OFFLINE": "0", "SPT_NOENV": "0", API_KEY_VARIABLE: "mine"}
+    made = environment({}, own, {}, api_key="k")
+    assert (made["HF_HUB_OFFLINE"], made["SPT_NOENV"], made[API_KEY_VARIABLE]) == ("1", "1", "k")
+
+
+def test_rejects_a_reference_that_was_not_resolved() -> None:
+    with pytest.raises(Rejected, match=r"cannot set env\.TOKEN"):
+        environment({}, {"TOKEN": SecretRef(from_env="HF_TOKEN")}, {}, api_key="k")
+
+
+def test_leaves_the_nonce_to_the_spawner() -> None:
+    assert NONCE_VARIABLE not in environment({NONCE_VARIABLE: "x"}, {}, {}, api_key="k")
