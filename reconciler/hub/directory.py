@@ -1,0 +1,136 @@
+"""A hub in a folder: NFS, a USB disk, a laptop."""
+
+import errno
+import os
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from reconciler.errors import Rejected, Transient
+from reconciler.hub.copying import copy_file
+from reconciler.hub.objects import HubObject, ObjectRef, checked_prefix
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+
+
+class DirectoryStore:
+    """Lists prefixes and copies files; blocking, for threads. Raises Transient or Rejected.
+
+    Links are followed (a Hugging Face `snapshots/` folder is made of them), never out of the hub.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.location = str(root)
+        self._root = root
+
+    def objects(self, prefix: str) -> tuple[HubObject, ...]:
+        """All files under `prefix`/, sorted by path; empty where the hub has no such prefix."""
+        doing = f"cannot list {checked_prefix(prefix)} in {self.location}"
+        root = self._resolved_root(doing)
+        try:
+            folder = self._inside(root, prefix)
+            found = list(self._walk(root, prefix, folder, "", frozenset({folder})))
+        except FileNotFoundError as exc:
+            if not os.path.lexists(os.path.join(root, prefix)):
+                return ()
+            raise Transient(f"{doing}: {exc.filename} is missing or a dangling link") from exc
+        except NotADirectoryError:
+            return ()
+        except OSError as exc:
+            raise Transient(f"{doing}: {exc.strerror}") from exc
+        return tuple(sorted(found, key=lambda item: item.path))
+
+    def prefixes(self) -> tuple[str, ...]:
+        """Every prefix that the hub holds, sorted."""
+        doing = f"cannot list {self.location}"
+        root = self._resolved_root(doing)
+        try:
+            return tuple(
+                f"{top}/{name}"
+                for top in _folders(root)
+                for name in _folders(os.path.join(root, top))
+            )
+        except OSError as exc:
+            raise Transient(f"{doing}: {exc.strerror}") from exc
+
+    def read(
+        self,
+        stored: ObjectRef,
+        fd: int,
+        *,
+        on_bytes: Callable[[int], None],
+        cancelled: Callable[[], bool],
+    ) -> None:
+        """Write all of the file's bytes to `fd`, from its position 0.
+
+        `on_bytes` is told how many bytes are there. A file that is not, or does not stay, the one
+        that was listed is Transient. OSError for a full disk passes as it is.
+        """
+        doing = f"cannot fetch {stored.key} from {self.location}"
+        root = self._resolved_root(doing)
+        try:
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            source = os.open(self._inside(root, stored.key), flags)
+            try:
+                before = _version(os.fstat(source))
+                done = copy_file(
+                    source, fd, stored.size_bytes, on_bytes=on_bytes, cancelled=cancelled
+                )
+                after = _version(os.fstat(source))
+            finally:
+                os.close(source)
+        except Transient as exc:
+            raise Transient(f"{doing}: {exc}") from exc
+        except OSError as exc:
+            if exc.errno in _NO_ROOM:
+                raise
+            raise Transient(f"{doing}: {exc.strerror}") from exc
+        if done != stored.size_bytes or not before == after == stored.version:
+            raise Transient(f"{doing}: it changed while it was fetched")
+
+    def _resolved_root(self, doing: str) -> str:
+        try:
+            root = os.path.realpath(self._root, strict=True)
+        except OSError as exc:
+            raise Transient(f"{doing}: {exc.strerror}; is it mounted?") from exc
+        if not os.path.isdir(root):
+            raise Rejected(f"{doing}: it is no directory")
+        return root
+
+    def _inside(self, root: str, key: str) -> str:
+        """The real path of `key`. Raises Rejected where its links lead out of the hub."""
+        real = os.path.realpath(os.path.join(root, key), strict=True)
+        if os.path.commonpath([root, real]) != root:
+            raise Rejected(f"cannot use {key} of {self.location}: its link leads out of the hub")
+        return real
+
+    def _walk(
+        self, root: str, key: str, folder: str, path: str, trail: frozenset[str]
+    ) -> Iterator[HubObject]:
+        """`trail`: the real folders on the way here; a link back to one of them is left out."""
+        with os.scandir(folder) as entries:
+            names = [entry.name for entry in entries]
+        for name in names:
+            below_key = f"{key}/{name}"
+            below_path = f"{path}/{name}" if path else name
+            real = self._inside(root, os.path.join(os.path.relpath(folder, root), name))
+            status = os.stat(real)
+            if stat.S_ISDIR(status.st_mode):
+                if real not in trail:
+                    yield from self._walk(root, below_key, real, below_path, trail | {real})
+            elif stat.S_ISREG(status.st_mode):
+                yield HubObject(
+                    path=below_path,
+                    key=below_key,
+                    size_bytes=status.st_size,
+                    version=_version(status),
+                )
+
+
+def _version(status: os.stat_result) -> str:
+    return f"{status.st_size}-{status.st_mtime_ns}"
+
+
+def _folders(folder: str) -> list[str]:
+    with os.scandir(folder) as entries:
+        return sorted(item.name for item in entries if item.is_dir() and item.name[0] != ".")

@@ -1,0 +1,105 @@
+"""What an S3 client's exceptions mean to an operator, and whether another try may help."""
+
+import re
+from xml.etree.ElementTree import ParseError
+
+from minio.error import InvalidResponseError, MinioException, S3Error, ServerError
+from urllib3.exceptions import (
+    ConnectTimeoutError,
+    HTTPError,
+    MaxRetryError,
+    NameResolutionError,
+    NewConnectionError,
+    ProxyError,
+    ReadTimeoutError,
+    SSLError,
+)
+
+from reconciler.errors import Rejected, Transient
+
+S3_FAILURES = (MinioException, HTTPError, ParseError, ValueError)
+"""What minio's client raises: its own errors, urllib3's, and two for an answer that is no S3."""
+
+_REJECTED = {
+    "AccessDenied": "access denied; check MINIO_ACCESS_KEY and what it may read",
+    "AllAccessDisabled": "access denied; check MINIO_ACCESS_KEY and what it may read",
+    "AuthorizationHeaderMalformed": "the store is in another region; check MINIO_REGION",
+    "InvalidAccessKeyId": "the store does not know this access key; check MINIO_ACCESS_KEY",
+    "InvalidBucketName": "the store does not take this bucket name; check --hub",
+    "InvalidRegion": "the store is in another region; check MINIO_REGION",
+    "NoSuchBucket": "there is no such bucket; check --hub",
+    "PermanentRedirect": "the bucket is at another endpoint; check MINIO_ENDPOINT, MINIO_REGION",
+    "SignatureDoesNotMatch": "the secret key is wrong; check MINIO_SECRET_KEY",
+}
+_TRANSIENT = {
+    "InvalidRange": "it changed while it was fetched",
+    "NoSuchKey": "it is gone from the store",
+    "PreconditionFailed": "it changed while it was fetched",
+    "RequestTimeTooSkewed": "the clocks of this node and of the store differ too much",
+    "SlowDown": "the store is overloaded and asks to slow down",
+}
+_TRANSIENT_STATUS = (408, 412, 425, 429)
+
+
+def explained(exc: Exception, doing: str) -> Transient | Rejected:
+    """`doing`: "cannot <verb> <object>". No key, secret or header gets into the message."""
+    if isinstance(exc, S3Error):
+        status = exc.response.status
+        return _by_code(
+            doing, exc.code or "", status, exc.response.headers.get("Retry-After"), exc.message
+        )
+    if isinstance(exc, InvalidResponseError):  # some servers send their XML as text/xml
+        text = str(exc)
+        code = re.search(r"<Code>(\w+)</Code>", text)
+        answer = re.search(r"Response code: (\d+)", text)
+        return _by_code(doing, code[1] if code else "", int(answer[1]) if answer else 0, None, None)
+    if isinstance(exc, ServerError):
+        return _by_code(doing, "", exc.status_code, None, None)
+    if isinstance(exc, HTTPError):
+        return Transient(f"{doing}: {_network(exc)}")
+    if isinstance(exc, ParseError):
+        return Rejected(f"{doing}: it does not answer as an S3 store; check MINIO_ENDPOINT")
+    return Rejected(f"{doing}: {exc}; check MINIO_ENDPOINT and --hub")
+
+
+def _by_code(
+    doing: str, code: str, status: int, retry_after: str | None, message: str | None
+) -> Transient | Rejected:
+    if code in _REJECTED:
+        return Rejected(f"{doing}: {_REJECTED[code]}")
+    transient = code in _TRANSIENT or status >= 500 or status in _TRANSIENT_STATUS
+    cause = _TRANSIENT.get(code) or f"it answers {status} {code} {message or ''}".rstrip()
+    if transient:
+        return Transient(f"{doing}: {cause}", retry_after_seconds=_seconds(retry_after))
+    if not code:
+        cause += ", not as an S3 store; check MINIO_ENDPOINT"
+    return Rejected(f"{doing}: {cause}")
+
+
+def _seconds(retry_after: str | None) -> float | None:
+    return float(retry_after) if retry_after is not None and retry_after.isdigit() else None
+
+
+def _network(exc: HTTPError) -> str:
+    reason = exc.reason if isinstance(exc, MaxRetryError) and exc.reason is not None else exc
+    match reason:
+        case SSLError():
+            return _tls(str(reason))
+        case ProxyError():
+            return "the proxy does not let us through; check HTTPS_PROXY, HTTP_PROXY and NO_PROXY"
+        case NameResolutionError():
+            return "its name cannot be resolved"
+        case NewConnectionError():
+            return "it does not accept connections"
+        case ConnectTimeoutError() | ReadTimeoutError():
+            return "it does not answer in time"
+        case _:
+            return str(reason)
+
+
+def _tls(text: str) -> str:
+    if "CERTIFICATE_VERIFY_FAILED" in text:
+        return "its certificate is not trusted; set SSL_CERT_FILE to your CA"
+    if "WRONG_VERSION_NUMBER" in text or "record layer failure" in text:
+        return "it does not speak TLS there; write http:// in MINIO_ENDPOINT"
+    return f"TLS fails: {text}"

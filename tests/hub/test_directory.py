@@ -1,0 +1,165 @@
+"""A hub in a folder, with the links of a Hugging Face cache."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from reconciler.errors import Rejected, Transient
+from reconciler.hub.directory import DirectoryStore
+from tests.hub.reading import read_all
+
+BIG = os.urandom(9 * 1024 * 1024 + 5)
+
+
+def put(hub: Path, key: str, content: bytes) -> Path:
+    path = hub / key
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return path
+
+
+def paths(store: DirectoryStore, prefix: str) -> list[str]:
+    return [item.path for item in store.objects(prefix)]
+
+
+def test_lists_files_with_size_and_mtime(tmp_path: Path) -> None:
+    path = put(tmp_path, "gguf/a_x/sub/x.gguf", b"weights")
+    put(tmp_path, "gguf/a_xy/y.gguf", b"other")
+
+    (stored,) = DirectoryStore(tmp_path).objects("gguf/a_x")
+
+    assert (stored.path, stored.key) == ("sub/x.gguf", "gguf/a_x/sub/x.gguf")
+    assert stored.version == f"7-{path.stat().st_mtime_ns}"
+    assert stored.md5 is None
+
+
+def test_an_unknown_prefix_is_empty_and_a_missing_hub_is_transient(tmp_path: Path) -> None:
+    assert DirectoryStore(tmp_path).objects("gguf/none_x") == ()
+    with pytest.raises(Transient, match="is it mounted"):
+        DirectoryStore(tmp_path / "gone").objects("gguf/none_x")
+
+
+def test_lists_prefixes(tmp_path: Path) -> None:
+    for key in ("gguf/a_x/x.gguf", "huggingface/b_y@v1/config.json", ".trash/c_z/x", "gguf/file"):
+        put(tmp_path, key, b"1")
+
+    assert DirectoryStore(tmp_path).prefixes() == ("gguf/a_x", "huggingface/b_y@v1")
+
+
+def test_follows_the_links_of_a_hugging_face_cache(tmp_path: Path) -> None:
+    put(tmp_path, "huggingface/a_x/blobs/abc", b"weights")
+    snapshot = tmp_path / "huggingface/a_x/snapshots/r1"
+    snapshot.mkdir(parents=True)
+    (snapshot / "model.safetensors").symlink_to("../../blobs/abc")
+    store = DirectoryStore(tmp_path)
+
+    stored = {item.path: item for item in store.objects("huggingface/a_x")}
+
+    assert sorted(stored) == ["blobs/abc", "snapshots/r1/model.safetensors"]
+    assert read_all(store, stored["snapshots/r1/model.safetensors"]) == b"weights"
+
+
+@pytest.mark.parametrize("target", ["/etc/hostname", "../../../secret", "/etc"])
+def test_a_link_out_of_the_hub_is_refused(tmp_path: Path, target: str) -> None:
+    (tmp_path / "secret").write_text("secret")
+    put(tmp_path / "hub", "gguf/a_x/x.gguf", b"1")
+    (tmp_path / "hub/gguf/a_x/y.gguf").symlink_to(target)
+
+    with pytest.raises(Rejected, match=r"cannot use gguf/a_x/y.gguf .* leads out of the hub"):
+        DirectoryStore(tmp_path / "hub").objects("gguf/a_x")
+
+
+def test_a_link_that_is_swapped_after_the_listing_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("secret")
+    path = put(tmp_path / "hub", "gguf/a_x/x.gguf", b"public")
+    store = DirectoryStore(tmp_path / "hub")
+    (stored,) = store.objects("gguf/a_x")
+    path.unlink()
+    path.symlink_to(tmp_path / "secret")
+
+    with pytest.raises(Rejected, match="leads out of the hub"):
+        read_all(store, stored)
+
+
+def test_a_loop_of_folders_ends(tmp_path: Path) -> None:
+    put(tmp_path, "gguf/a_x/x.gguf", b"1")
+    (tmp_path / "gguf/a_x/again").symlink_to(".")
+
+    assert paths(DirectoryStore(tmp_path), "gguf/a_x") == ["x.gguf"]
+
+
+def test_a_dangling_link_is_named(tmp_path: Path) -> None:
+    put(tmp_path, "gguf/a_x/x.gguf", b"1")
+    (tmp_path / "gguf/a_x/y.gguf").symlink_to("nowhere")
+
+    with pytest.raises(Transient, match="nowhere is missing or a dangling link"):
+        DirectoryStore(tmp_path).objects("gguf/a_x")
+
+
+def test_copies_a_file_and_tells_how_far_it_is(tmp_path: Path) -> None:
+    put(tmp_path, "gguf/a_x/x.gguf", BIG)
+    store = DirectoryStore(tmp_path)
+    (stored,) = store.objects("gguf/a_x")
+    told: list[int] = []
+
+    assert read_all(store, stored, on_bytes=told.append) == BIG
+    assert told[-1] == len(BIG)
+
+
+@pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="needs a second file system")
+def test_copies_between_file_systems(tmp_path: Path) -> None:
+    hub = Path("/dev/shm") / f"xgen-hub-{os.getpid()}"
+    try:
+        put(hub, "gguf/a_x/x.gguf", BIG)
+        store = DirectoryStore(hub)
+        (stored,) = store.objects("gguf/a_x")
+        assert read_all(store, stored) == BIG
+    finally:
+        shutil.rmtree(hub)
+
+
+def test_a_file_that_is_rewritten_during_the_copy_is_noticed(tmp_path: Path) -> None:
+    path = put(tmp_path, "gguf/a_x/x.gguf", BIG)
+    store = DirectoryStore(tmp_path)
+    (stored,) = store.objects("gguf/a_x")
+
+    def rewrite(_done: int) -> None:
+        path.write_bytes(BIG[::-1])
+        os.utime(path, ns=(1, 1))
+
+    with pytest.raises(Transient, match="it changed while it was fetched"):
+        read_all(store, stored, on_bytes=rewrite)
+
+
+def test_a_file_that_shrank_is_noticed(tmp_path: Path) -> None:
+    path = put(tmp_path, "gguf/a_x/x.gguf", BIG)
+    store = DirectoryStore(tmp_path)
+    (stored,) = store.objects("gguf/a_x")
+    os.truncate(path, 100)
+
+    with pytest.raises(Transient, match="it changed while it was fetched"):
+        read_all(store, stored)
+
+
+def test_a_file_that_is_gone_is_transient(tmp_path: Path) -> None:
+    path = put(tmp_path, "gguf/a_x/x.gguf", BIG)
+    store = DirectoryStore(tmp_path)
+    (stored,) = store.objects("gguf/a_x")
+    path.unlink()
+
+    with pytest.raises(Transient, match=r"cannot fetch gguf/a_x/x\.gguf"):
+        read_all(store, stored)
+
+
+def test_a_cancelled_copy_stops(tmp_path: Path) -> None:
+    put(tmp_path, "gguf/a_x/x.gguf", BIG)
+    store = DirectoryStore(tmp_path)
+    (stored,) = store.objects("gguf/a_x")
+    told: list[int] = []
+
+    with pytest.raises(Transient, match="no longer wanted"):
+        read_all(store, stored, on_bytes=told.append, cancelled=lambda: len(told) == 1)
+
+    assert 0 < told[-1] < len(BIG)

@@ -1,0 +1,87 @@
+"""A TCP relay that cuts connections: the network between a client and a real server."""
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+class TcpRelay:
+    """Passes bytes on to 127.0.0.1:`target_port`.
+
+    `cut_after`: bytes of an answer after which that connection is closed; None: never. `on_bytes`
+    is called with the bytes that one connection has passed to the client, as they pass.
+    """
+
+    def __init__(self, target_port: int) -> None:
+        self._target_port = target_port
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self.cut_after: int | None = None
+        self.cuts_left = 1_000_000
+        self.on_bytes: Callable[[int], None] = lambda _passed: None
+        self._open: list[socket.socket] = []
+        self._threads: list[threading.Thread] = []
+        self._start(self._accept)
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for connection in self._open:
+            _shut(connection)
+        for thread in self._threads:
+            thread.join()
+        for connection in self._open:
+            connection.close()
+
+    def _start(self, target: Callable[[], None]) -> None:
+        thread = threading.Thread(target=target)
+        self._threads.append(thread)
+        thread.start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+                server = socket.create_connection(("127.0.0.1", self._target_port))
+            except OSError:
+                return
+            self._open += [client, server]
+            self._start(lambda a=client, b=server: self._pump(a, b, answers=False))  # type: ignore[misc]
+            self._start(lambda a=server, b=client: self._pump(a, b, answers=True))  # type: ignore[misc]
+
+    def _pump(self, origin: socket.socket, target: socket.socket, *, answers: bool) -> None:
+        passed = 0
+        try:
+            while data := origin.recv(16 * 1024):
+                target.sendall(data)
+                passed += len(data)
+                if answers:
+                    self.on_bytes(passed)
+                    if self.cut_after is not None and passed >= self.cut_after and self.cuts_left:
+                        self.cuts_left -= 1
+                        break
+        except OSError:
+            pass
+        _shut(origin)
+        _shut(target)
+
+
+@contextmanager
+def relay_to(port: int) -> Iterator[TcpRelay]:
+    relay = TcpRelay(port)
+    try:
+        yield relay
+    finally:
+        relay.close()
+
+
+def _shut(connection: socket.socket) -> None:
+    try:
+        connection.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        return
