@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+from collections.abc import Sequence
 
 from reconciler.backend.flags import Flags, parse_help
 from reconciler.backend.inventory import (
@@ -27,6 +28,7 @@ from reconciler.backend.xllamacpp_params import FLAGS
 ANSWER_SECONDS = 10.0
 """For `--version`. A GPU build on a cold disk takes some seconds."""
 _ANSWER_BYTES = 256 * 1024
+_LAST_LINE_CHARACTERS = 200
 _VERSION = re.compile(r"^version: *(?P<version>\S+)(?: *\((?P<more>[^)]*)\))?", re.MULTILINE)
 
 
@@ -44,7 +46,7 @@ def discover(
     """
     found = (
         _llama_server(llama_server, search_path, answer_seconds),
-        _xllamacpp(python),
+        _xllamacpp(python, search_path, answer_seconds),
     )
     return Inventory(
         builds=tuple(one for one in found if isinstance(one, Build)),
@@ -52,9 +54,13 @@ def discover(
     )
 
 
-def _xllamacpp(python: str) -> Build | Missing:
+def _xllamacpp(python: str, search_path: str, seconds: float) -> Build | Missing:
     if importlib.util.find_spec("xllamacpp") is None:
         return Missing(id=XLLAMACPP, reason="not installed; pip install 'xgen-model[demo]'")
+    try:
+        _ask((python, "-P", "-c", "import xllamacpp"), "when imported", search_path, seconds)
+    except _Unusable as exc:
+        return Missing(id=XLLAMACPP, reason=f"xllamacpp {exc}")
     try:
         version = importlib.metadata.version("xllamacpp")
     except importlib.metadata.PackageNotFoundError:
@@ -75,7 +81,8 @@ def _llama_server(named: str | None, search_path: str, seconds: float) -> Build 
         return Missing(id=LLAMA_SERVER_CPU, reason=reason)
     path = os.path.abspath(path)
     try:
-        answer = _ask(path, "--version", search_path, seconds)
+        _need_executable(path)
+        answer = _ask((path, "--version"), "when asked for --version", search_path, seconds)
         found = _VERSION.search(answer)
         if found is None:
             raise _Unusable("gave no version when asked for it, so it is no llama-server")
@@ -94,7 +101,7 @@ def _llama_server(named: str | None, search_path: str, seconds: float) -> Build 
 def _flags(path: str, search_path: str, seconds: float) -> Flags:
     """A build that does not tell its flags is taken as it is; a wrong one then ends its start."""
     try:
-        return parse_help(_ask(path, "--help", search_path, seconds))
+        return parse_help(_ask((path, "--help"), "when asked for --help", search_path, seconds))
     except _Unusable:
         return Flags()
 
@@ -103,17 +110,20 @@ class _Unusable(Exception):
     """What the engine did, as the rest of a sentence that begins with its path."""
 
 
-def _ask(path: str, question: str, search_path: str, seconds: float) -> str:
-    """Everything that it prints, on either stream. Raises _Unusable."""
+def _need_executable(path: str) -> None:
     if not os.path.isfile(path):
         raise _Unusable("is not a file")
     if not os.access(path, os.X_OK):
         raise _Unusable("is not executable")
+
+
+def _ask(command: Sequence[str], when: str, search_path: str, seconds: float) -> str:
+    """Everything that it prints, on either stream. Raises _Unusable."""
     # Not a pipe: a child of the engine's may hold it open for ever.
     with tempfile.TemporaryFile() as output:
         try:
             process = subprocess.Popen(
-                [path, question],
+                command,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -125,13 +135,13 @@ def _ask(path: str, question: str, search_path: str, seconds: float) -> str:
         try:
             code = process.wait(seconds)
         except subprocess.TimeoutExpired as exc:
-            raise _Unusable(f"gave no answer to {question} within {seconds:.0f} s") from exc
+            raise _Unusable(f"gave no answer within {seconds:.0f} s {when}") from exc
         finally:
             _end(process)
         output.seek(0)
         text = output.read(_ANSWER_BYTES).decode("utf-8", "replace")
     if code != 0:
-        raise _Unusable(f"{_death(code)} when asked for {question}{_last_line(text)}")
+        raise _Unusable(f"{_death(code)} {when}{_last_line(text)}")
     return text
 
 
@@ -152,6 +162,7 @@ def _death(code: int) -> str:
 
 
 def _last_line(text: str) -> str:
-    lines = text.split("\n")
-    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
-    return f": {last[:200]}" if last else ""
+    printable = "".join(c if c.isprintable() or c == "\n" else " " for c in text)
+    lines = [line.strip() for line in printable.split("\n")]
+    last = next((line for line in reversed(lines) if line), "")
+    return f": {last[:_LAST_LINE_CHARACTERS]}" if last else ""

@@ -24,7 +24,7 @@ _TYPES = (ModelType.LLM, ModelType.EMBEDDING)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """`reason` and `passed_over` ("id: why not", in the order of preference) are for operators."""
+    """`reason` is for operators and holds `passed_over` ("id: why not", best first) as well."""
 
     build: Build
     reason: str
@@ -77,9 +77,10 @@ def _first(format: Format, inventory: Inventory) -> Choice | Refusal:
         if build is None:
             passed_over.append(f"{backend}: {_why_not(backend, inventory)}")
             continue
+        others = f"; passed over: {'; '.join(passed_over)}" if passed_over else ""
         return Choice(
             build=build,
-            reason=f"first of {format} on cpu that is here: {build.detail}",
+            reason=f"the first for {format} on CPU that is here: {build.detail}{others}",
             passed_over=tuple(passed_over),
         )
     advice = "; use a model in GGUF format" if format is Format.SAFETENSORS else ""

@@ -105,7 +105,10 @@ def test_says_how_a_broken_build_behaved(tmp_path: Path, body: str, reason: str)
 
 def test_ends_a_build_that_hangs_with_all_that_it_started(tmp_path: Path) -> None:
     path = script(tmp_path, f"sleep 1000 & echo $! > {tmp_path}/child; wait")
-    assert why_missing(look(path, seconds=1)) == f"{path} gave no answer to --version within 1 s"
+    assert (
+        why_missing(look(path, seconds=1))
+        == f"{path} gave no answer within 1 s when asked for --version"
+    )
     child = int((tmp_path / "child").read_text())
     wait_until(lambda: _is_gone(child), what="the end of its child")
 
@@ -136,3 +139,11 @@ def test_finds_xllamacpp_in_our_own_environment(tmp_path: Path) -> None:
     assert found is not None
     assert found.command == (sys.executable, "-P", "-m", "reconciler.backend.child")
     assert found.detail == f"xllamacpp {found.version} of our own environment"
+
+
+def test_does_not_offer_a_wheel_that_cannot_be_imported(tmp_path: Path) -> None:
+    """A wheel for another CPU dies in its first instruction, not with an ImportError."""
+    python = script(tmp_path, "kill -ILL $$")
+    inventory = discover(llama_server=None, search_path="", python=python)
+    assert inventory.build("xllamacpp") is None
+    assert inventory.why_missing("xllamacpp") == "xllamacpp died of SIGILL when imported"

@@ -30,7 +30,7 @@ def test_prefers_llama_server_for_gguf_on_cpu() -> None:
     made = chosen(BOTH)
     assert made.build.id == "llama-server-cpu"
     assert made.reason == (
-        "first of gguf on cpu that is here: /opt/llama.cpp/llama-server, version 6123 (abc)"
+        "the first for gguf on CPU that is here: /opt/llama.cpp/llama-server, version 6123 (abc)"
     )
     assert made.passed_over == ()
 
@@ -39,6 +39,7 @@ def test_says_why_a_better_backend_was_passed_over() -> None:
     made = chosen(ONLY_WHEEL)
     assert made.build.id == "xllamacpp"
     assert made.passed_over == (f"llama-server-cpu: {NO_SERVER}",)
+    assert made.reason.endswith(f"; passed over: llama-server-cpu: {NO_SERVER}")
 
 
 def test_says_of_each_backend_why_none_can_run() -> None:
