@@ -127,7 +127,7 @@ async def _ask(
     except aiohttp.ClientConnectorError:
         return f"port {asked.port} is not open yet"
     except TimeoutError:
-        return f"nothing came within {seconds:.0f} s"
+        return f"nothing came within {seconds:g} s"
     except (aiohttp.ClientError, ConnectionError, asyncio.IncompleteReadError) as exc:
         return f"the connection broke ({type(exc).__name__})"
 

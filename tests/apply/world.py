@@ -86,8 +86,14 @@ class World:
             log_max_bytes=self.log_max_bytes,
         )
 
-    def launch(self, *flags: str, argv: tuple[str, ...] | None = None, name: str = "x") -> Launch:
-        port = self.backends.free_port()
+    def launch(
+        self,
+        *flags: str,
+        argv: tuple[str, ...] | None = None,
+        name: str = "x",
+        port: int | None = None,
+    ) -> Launch:
+        port = port or self.backends.free_port()
         return launch(*flags, mark=self.mark, port=port, argv=argv, name=name)
 
     async def spawn(
