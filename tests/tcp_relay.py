@@ -4,12 +4,13 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 
 class TcpRelay:
     """Passes bytes on to 127.0.0.1:`target_port`.
 
-    `cut_after`: bytes of an answer after which that connection is closed; None: never. `on_bytes`
+    `cut_after`: a connection is closed after this many bytes of answers; None: never. `on_bytes`
     is called with the bytes that one connection has passed to the client, as they pass.
     """
 
@@ -18,7 +19,6 @@ class TcpRelay:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self.cut_after: int | None = None
-        self.cuts_left = 1_000_000
         self.on_bytes: Callable[[int], None] = lambda _passed: None
         self._open: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
@@ -51,20 +51,20 @@ class TcpRelay:
             except OSError:
                 return
             self._open += [client, server]
-            self._start(lambda a=client, b=server: self._pump(a, b, answers=False))  # type: ignore[misc]
-            self._start(lambda a=server, b=client: self._pump(a, b, answers=True))  # type: ignore[misc]
+            self._start(partial(self._pump, client, server, answers=False))
+            self._start(partial(self._pump, server, client, answers=True))
 
     def _pump(self, origin: socket.socket, target: socket.socket, *, answers: bool) -> None:
         passed = 0
         try:
             while data := origin.recv(16 * 1024):
-                target.sendall(data)
+                cut = self.cut_after if answers else None
+                target.sendall(data if cut is None else data[: max(0, cut - passed)])
                 passed += len(data)
                 if answers:
                     self.on_bytes(passed)
-                    if self.cut_after is not None and passed >= self.cut_after and self.cuts_left:
-                        self.cuts_left -= 1
-                        break
+                if cut is not None and passed >= cut:
+                    break
         except OSError:
             pass
         _shut(origin)
