@@ -104,13 +104,15 @@ def _embedding(
     if info.pooling is None and not _names(given, flags, "--pooling"):
         defaults.append(Default("--pooling", "mean"))
         warnings.append("the GGUF names no pooling of its own, so mean is used")
-    context = _given_value(given, flags, "--ctx-size")
-    if context is None or context == "0":
-        most = EMBEDDING_CONTEXT_UNPOOLED if info.pooling is None else EMBEDDING_CONTEXT
-        trained = info.context_length or most
-        context = str(min(trained, most)) if context is None else str(trained)
+    context = _given_value(given, "--ctx-size")
+    most = EMBEDDING_CONTEXT_UNPOOLED if info.pooling is None else EMBEDDING_CONTEXT
+    trained = info.context_length or most
+    if context in (None, "0") and _names(given, flags, "--ctx-size"):
+        context = str(trained)  # `0` and `null` ask for the engine's default: all of it
+    elif context is None:
+        context = str(min(trained, most))
         defaults.append(Default("--ctx-size", context))
-        if int(context) < trained:
+        if trained > most:
             warnings.append(f"context {context} of {trained}: set ctx_size for longer texts")
     defaults += [Default("--batch-size", context), Default("--ubatch-size", context)]
     return defaults, tuple(warnings)
@@ -135,7 +137,7 @@ def _names(given: Arguments, flags: Flags, name: str) -> bool:
     return any(flag == one or name in one.names for one in given.named)
 
 
-def _given_value(given: Arguments, flags: Flags, name: str) -> str | None:
+def _given_value(given: Arguments, name: str) -> str | None:
     for argument in given.arguments:
         if name in argument.flag.names:
             return argument.values[0] if argument.values else None
