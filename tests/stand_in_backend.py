@@ -5,7 +5,7 @@ that it starts in a tenth of a second. `--port 0` asks the kernel; the port is i
 `listening on http://127.0.0.1:PORT`. Inference paths need the key of `LLAMA_API_KEY`, when it is
 set; /health and /debug never do.
 
-/debug/state   running, cancelled, served, connections, bytes_sent, children (JSON)
+/debug/state   running, seen, cancelled, served, connections, bytes_sent, children (JSON)
 /debug/last    the last inference request as it came: method, target, headers, body in base64
 /metrics       llamacpp:requests_processing and stand_in:requests_cancelled_total
 """
@@ -85,6 +85,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 @dataclass
 class Counts:
     running: int = 0
+    seen: int = 0
     cancelled: int = 0
     served: int = 0
     connections: int = 0
@@ -178,7 +179,6 @@ class Backend:
         self._ready_at = started + args.ready_after
         self._key = os.environ.get("LLAMA_API_KEY")
         self._last: Request | None = None
-        self._seen = 0
         self.counts = Counts()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -236,8 +236,8 @@ class Backend:
 
     async def _infer(self, connection: Connection, request: Request, path: str) -> None:
         self._last = request
-        self._seen += 1
-        if self._args.crash_after_requests == self._seen:
+        self.counts.seen += 1
+        if self._args.crash_after_requests == self.counts.seen:
             die(self._args.exit_code, "crashed on demand")
         if (refusal := self._refusal(request, path)) is not None:
             await connection.write(refusal)
@@ -321,7 +321,7 @@ class Backend:
 
     def _answer_body(self, path: str, text: str, *, streamed: bool) -> dict[str, object]:
         usage = {"prompt_tokens": 1, "completion_tokens": self._args.chunks, "total_tokens": 1}
-        common = {"id": f"stand-in-{self._seen}", "created": 0, "model": self._args.name}
+        common = {"id": f"stand-in-{self.counts.seen}", "created": 0, "model": self._args.name}
         if path == _EMBEDDINGS:
             data = [{"object": "embedding", "index": 0, "embedding": [0.5, -0.25, 0.125]}]
             return {**common, "object": "list", "data": data, "usage": usage}

@@ -1,19 +1,22 @@
 """The HTTP side on a real socket, and clients that speak to it."""
 
 import asyncio
+import io
 import json
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import aiohttp
+from yarl import URL
 
 from reconciler.proxy.app import create_app
 from reconciler.proxy.inference import DEFAULT_LIMITS, Limits
 from reconciler.proxy.inflight import Traffic
 from reconciler.proxy.server import serve
+from reconciler.status import ModelStatus
 from tests.proxy.builders import Board, status
 
 CHAT = "/v1/chat/completions"
@@ -51,7 +54,11 @@ class Agent:
     ) -> Answer:
         data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
         async with self.session.request(
-            method, self.url(path), data=data, headers=headers, allow_redirects=False
+            method,
+            URL(self.url(path), encoded=True),
+            data=io.BytesIO(data) if data else None,
+            headers=headers,
+            allow_redirects=False,
         ) as response:
             return Answer(response.status, response.headers, await response.read())
 
@@ -67,12 +74,21 @@ class Agent:
         self.connections.append(writer)
         return reader, writer
 
+    async def until_refused(self) -> None:
+        """Until nothing listens on the port any more."""
+        async with asyncio.timeout(20):
+            with suppress(ConnectionError):
+                while True:
+                    _, writer = await asyncio.open_connection("127.0.0.1", self.port)
+                    writer.close()
+                    await asyncio.sleep(0.01)
+
     async def send_raw(
-        self, body: Any, path: str = CHAT, version: str = "1.1"
+        self, body: Any, path: str = CHAT
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         reader, writer = await self.connect()
         data = json.dumps(body).encode()
-        head = f"POST {path} HTTP/{version}\r\nHost: agent\r\nContent-Length: {len(data)}\r\n\r\n"
+        head = f"POST {path} HTTP/1.1\r\nHost: agent\r\nContent-Length: {len(data)}\r\n\r\n"
         writer.write(head.encode() + data)
         await writer.drain()
         return reader, writer
@@ -80,14 +96,14 @@ class Agent:
 
 @asynccontextmanager
 async def running_agent(
-    *models: Any, limits: Limits = DEFAULT_LIMITS, grace_seconds: float = 5.0
+    *models: ModelStatus, limits: Limits = DEFAULT_LIMITS, **serving: float
 ) -> AsyncIterator[Agent]:
     board, traffic, stop = Board(status(*models)), Traffic(), asyncio.Event()
     sock = socket.create_server(("127.0.0.1", 0))
     port: int = sock.getsockname()[1]
     app = create_app(board, traffic=traffic, limits=limits)
-    async with aiohttp.ClientSession() as session, asyncio.TaskGroup() as tasks:
-        tasks.create_task(serve(app, sock, stop=stop, grace_seconds=grace_seconds))
+    async with aiohttp.ClientSession() as session:
+        server = asyncio.create_task(serve(app, sock, stop=stop, **serving))
         agent = Agent(board, traffic, port, stop, session)
         try:
             yield agent
@@ -95,3 +111,4 @@ async def running_agent(
             for writer in agent.connections:
                 writer.close()
             stop.set()
+            await server

@@ -47,14 +47,13 @@ class StandIn:
 
     async def until(self, wanted: Callable[[Mapping[str, int]], bool]) -> Mapping[str, int]:
         """Poll its own counters until they are as wanted; the last ones are in the error."""
-        state: Mapping[str, int] = {}
-        try:
-            async with asyncio.timeout(_DEADLINE_SECONDS):
-                while not wanted(state := await self.state()):
-                    await asyncio.sleep(0.01)
-        except TimeoutError:
-            raise AssertionError(f"never came to pass; the last state was {state}") from None
-        return state
+        deadline = asyncio.get_running_loop().time() + _DEADLINE_SECONDS
+        while True:
+            state = await self.state()
+            if wanted(state):
+                return state
+            assert asyncio.get_running_loop().time() < deadline, f"last: {state}"
+            await asyncio.sleep(0.01)
 
     async def until_running(self, count: int) -> Mapping[str, int]:
         return await self.until(lambda state: state["running"] == count)

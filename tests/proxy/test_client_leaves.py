@@ -1,0 +1,150 @@
+"""A client that leaves ends its work at the backend, at every point, streaming or not.
+
+litellm#37140: a request without streaming whose client had left was never cancelled (scenario 46).
+claude-code-proxy PR#114: Starlette's BaseHTTPMiddleware hid that the client left (scenario 47).
+kubeai#22: bodies of the backend were never closed (scenario 49). kubeai#9: a cancelled request
+still counted as load (scenario 50).
+"""
+
+import asyncio
+import socket
+import struct
+from collections.abc import Callable
+
+import pytest
+
+from tests.proxy.agent import CHAT, Agent, running_agent
+from tests.proxy.stand_in import StandIn, StartStandIn
+
+_BODIES = [{"model": "llm"}, {"model": "llm", "stream": True}]
+
+
+Leave = Callable[[asyncio.StreamWriter], None]
+
+
+def _close(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+
+
+def _half_close(writer: asyncio.StreamWriter) -> None:
+    """As Go's server and nginx do, we take the end of the input for the end of the client."""
+    writer.write_eof()
+
+
+def _reset(writer: asyncio.StreamWriter) -> None:
+    sock = writer.get_extra_info("socket")
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
+
+
+def _request(body: bytes, length: int | None = None) -> bytes:
+    length = len(body) if length is None else length
+    return f"POST {CHAT} HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n".encode() + body
+
+
+async def _until_forgotten(agent: Agent, backend: StandIn) -> None:
+    """The backend has given up exactly one request, and nobody counts or holds it."""
+    state = await backend.until(lambda s: s["running"] == 0 and s["cancelled"] == 1)
+    assert state["served"] == 0
+    endpoint = agent.board.now.models[0].endpoint
+    assert endpoint is not None
+    await agent.traffic.wait_idle(endpoint.nonce)
+    assert agent.traffic.total == 0
+    await backend.until(lambda s: s["connections"] == 1)  # the one that asks
+
+
+@pytest.mark.parametrize("leave", [_close, _half_close, _reset])
+@pytest.mark.parametrize("body", _BODIES)
+async def test_before_the_first_byte(stand_in: StartStandIn, body: object, leave: Leave) -> None:
+    backend = stand_in("--hang")
+    async with running_agent(backend.as_model()) as agent:
+        _, writer = await agent.send_raw(body)
+        await backend.until_running(1)
+        leave(writer)
+        await _until_forgotten(agent, backend)
+
+
+@pytest.mark.parametrize("leave", [_close, _half_close, _reset])
+async def test_in_the_middle_of_a_stream(stand_in: StartStandIn, leave: Leave) -> None:
+    backend = stand_in("--chunks", "100000", "--chunk-interval", "0.005")
+    async with running_agent(backend.as_model()) as agent:
+        reader, writer = await agent.send_raw({"model": "llm", "stream": True})
+        await reader.readuntil(b"token1")
+        leave(writer)
+        await _until_forgotten(agent, backend)
+
+
+async def test_between_two_chunks_of_a_stream_that_pauses(stand_in: StartStandIn) -> None:
+    """Nothing is written that could fail, so only the watcher can notice."""
+    backend = stand_in("--chunks", "2", "--chunk-interval", "3600")
+    async with running_agent(backend.as_model()) as agent:
+        reader, writer = await agent.send_raw({"model": "llm", "stream": True})
+        await reader.readuntil(b"token0")
+        writer.close()
+        await _until_forgotten(agent, backend)
+
+
+async def test_while_it_reads_too_slowly(stand_in: StartStandIn) -> None:
+    backend = stand_in("--chunks", "256", "--chunk-bytes", str(1 << 20))
+    async with running_agent(backend.as_model()) as agent:
+        reader, writer = await agent.send_raw({"model": "llm", "stream": True})
+        await reader.readuntil(b"token0")
+        await backend.until(lambda state: state["bytes_sent"] > 1 << 20)
+        _reset(writer)
+        await _until_forgotten(agent, backend)
+
+
+async def test_during_the_upload_nothing_reaches_the_backend(stand_in: StartStandIn) -> None:
+    backend = stand_in()
+    async with running_agent(backend.as_model()) as agent:
+        _, writer = await agent.connect()
+        writer.write(_request(b"{", length=99))
+        await writer.drain()
+        writer.close()
+        assert (await agent.chat({"model": "llm"})).status == 200
+        assert (await backend.state())["served"] == 1
+
+
+async def test_others_on_the_same_backend_go_on(stand_in: StartStandIn) -> None:
+    backend = stand_in("--chunks", "40", "--chunk-interval", "0.01")
+    async with running_agent(backend.as_model()) as agent:
+        staying = asyncio.create_task(agent.chat({"model": "llm", "stream": True}))
+        _, writer = await agent.send_raw({"model": "llm", "stream": True})
+        await backend.until_running(2)
+        writer.close()
+        answer = await staying
+        assert answer.body.endswith(b"data: [DONE]\n\n")
+        assert (await backend.until_running(0))["cancelled"] == 1
+
+
+async def test_a_client_that_stays_keeps_its_connection(stand_in: StartStandIn) -> None:
+    """The end of an answer looks like a disconnect to whoever waits for one."""
+    backend = stand_in()
+    async with running_agent(backend.as_model()) as agent:
+        reader, writer = await agent.send_raw({"model": "llm"})
+        for _ in range(3):
+            await reader.readuntil(b'"total_tokens": 1}}')
+            writer.write(
+                f"POST {CHAT} HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{{}}".encode()
+            )
+        await reader.readuntil(b'"total_tokens": 1}}')
+        state = await backend.state()
+        assert (state["served"], state["cancelled"]) == (4, 0)
+
+
+async def test_fifty_that_leave_leave_nothing(stand_in: StartStandIn) -> None:
+    """kubeai#22: bodies were never closed (scenario 49)."""
+    backend = stand_in("--chunks", "100000", "--chunk-interval", "0.01")
+    async with running_agent(backend.as_model()) as agent:
+        await agent.get("/healthz")
+        tasks_before = len(asyncio.all_tasks())
+        streams = [await agent.send_raw({"model": "llm", "stream": True}) for _ in range(50)]
+        for reader, _ in streams:
+            await reader.readuntil(b"token1")
+        for _, writer in streams:
+            writer.close()
+        await backend.until(lambda s: s["running"] == 0 and s["connections"] == 1)
+        for _, writer in streams:
+            await writer.wait_closed()
+        assert agent.traffic.total == 0
+        assert len(asyncio.all_tasks()) == tasks_before

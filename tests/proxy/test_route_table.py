@@ -1,0 +1,123 @@
+"""Which model answers, and the table of errors of design §9, as a pure function."""
+
+import pytest
+
+from reconciler.plan.desired import ModelType
+from reconciler.plan.phase import State
+from reconciler.proxy.errors import Problem
+from reconciler.proxy.route_table import Choice, build, choose
+from reconciler.status import ModelStatus
+from tests.proxy.builders import model, status
+
+LLM, EMBEDDING = ModelType.LLM, ModelType.EMBEDDING
+
+
+def chosen(*models: ModelStatus, ask: str | None, wanted: ModelType = LLM) -> Choice:
+    result = choose(build(status(*models)), ask, wanted)
+    assert isinstance(result, Choice), result
+    return result
+
+
+def refused(
+    *models: ModelStatus, ask: str | None, wanted: ModelType = LLM, draining: bool = False
+) -> Problem:
+    result = choose(build(status(*models, draining=draining)), ask, wanted)
+    assert isinstance(result, Problem), result
+    return result
+
+
+def header(problem: Problem, name: bytes) -> bytes | None:
+    return dict(problem.headers).get(name)
+
+
+def test_a_name_goes_to_its_endpoint() -> None:
+    choice = chosen(model("a", port=1), model("b", port=2), ask="b")
+    assert (choice.model.name, choice.endpoint.port, choice.renamed) == ("b", 2, False)
+
+
+def test_an_alias_goes_to_its_model_and_is_to_be_renamed() -> None:
+    choice = chosen(model("a", port=1, aliases=("x", "y")), ask="y")
+    assert (choice.model.name, choice.renamed) == ("a", True)
+
+
+def test_no_name_means_the_only_one_of_the_type() -> None:
+    choice = chosen(model("a", port=1), model("e", port=2, type=EMBEDDING), ask=None)
+    assert (choice.model.name, choice.renamed) == ("a", False)
+
+
+def test_no_name_passes_over_disabled_models() -> None:
+    choice = chosen(model("a", port=1), model("off", state=State.DISABLED), ask=None)
+    assert choice.model.name == "a"
+
+
+def test_no_name_among_several_is_400_and_lists_them() -> None:
+    problem = refused(model("b", port=1), model("a"), ask=None)
+    assert (problem.status, problem.code, problem.param) == (400, "model_required", "model")
+    assert "a, b" in problem.message
+
+
+@pytest.mark.parametrize("models", [(), (model("e", port=1, type=EMBEDDING),)])
+def test_no_name_and_nothing_of_the_type_is_503(models: tuple[ModelStatus, ...]) -> None:
+    problem = refused(*models, ask=None)
+    assert (problem.status, problem.code) == (503, "no_model_of_type")
+
+
+def test_an_unknown_name_is_404_and_says_what_there_is() -> None:
+    problem = refused(model("a", port=1, aliases=("x",)), ask="nope")
+    assert (problem.status, problem.code, problem.type) == (
+        404,
+        "model_not_found",
+        "invalid_request_error",
+    )
+    assert "a, x" in problem.message
+
+
+def test_an_empty_name_is_an_unknown_one() -> None:
+    assert refused(model("a", port=1), ask="").code == "model_not_found"
+
+
+def test_an_embedding_model_asked_to_chat_is_400() -> None:
+    """gpustack#2408: an embedding model was asked to chat (scenario 54)."""
+    problem = refused(model("e", port=1, type=EMBEDDING), ask="e")
+    assert (problem.status, problem.code, problem.model) == (400, "wrong_model_type", "e")
+    assert "embedding" in problem.message
+
+
+def test_a_wrong_type_is_said_before_not_ready() -> None:
+    assert refused(model("e", type=EMBEDDING), ask="e").code == "wrong_model_type"
+
+
+@pytest.mark.parametrize("state", [s for s in State if s not in (State.DISABLED, State.BLOCKED)])
+def test_without_an_endpoint_it_is_503_with_state_reason_and_retry_after(state: State) -> None:
+    """production-stack#619: requests were routed before the backend was ready (scenario 59)."""
+    problem = refused(model("a", state=state, reason="because"), ask="a")
+    assert (problem.status, problem.code, problem.type) == (503, "model_not_ready", "server_error")
+    assert f"{state}: because" in problem.message
+    assert header(problem, b"retry-after") == b"5"
+    assert header(problem, b"x-xgen-not-started") == b"1"
+    assert header(problem, b"x-should-retry") is None
+
+
+def test_the_next_try_is_told() -> None:
+    problem = refused(model("a", state=State.ERROR, retry_at="2026-11-29T10:00:00Z"), ask="a")
+    assert "next try at 2026-11-29T10:00:00Z" in problem.message
+
+
+def test_a_blocked_model_tells_clients_not_to_insist() -> None:
+    problem = refused(model("a", state=State.BLOCKED), ask="a")
+    assert (problem.code, header(problem, b"x-should-retry")) == ("model_not_ready", b"false")
+
+
+def test_a_disabled_model_is_503_model_disabled() -> None:
+    problem = refused(model("a", state=State.DISABLED), ask="a")
+    assert (problem.status, problem.code) == (503, "model_disabled")
+    assert header(problem, b"x-should-retry") == b"false"
+
+
+def test_a_draining_node_takes_nothing() -> None:
+    problem = refused(model("a", port=1), ask="a", draining=True)
+    assert (problem.status, problem.code) == (503, "node_draining")
+
+
+def test_what_serves_goes_on_serving_while_another_state_is_shown() -> None:
+    assert chosen(model("a", port=1, state=State.UNLOADING), ask="a").endpoint.port == 1

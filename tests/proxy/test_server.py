@@ -1,0 +1,67 @@
+"""uvicorn in our loop: it stops when told, and bounds what a client may send before a request."""
+
+import asyncio
+import signal
+
+import pytest
+
+from tests.proxy.agent import running_agent
+from tests.proxy.stand_in import StartStandIn
+
+
+async def test_installs_no_signal_handlers() -> None:
+    before = [signal.getsignal(s) for s in (signal.SIGTERM, signal.SIGINT)]
+    async with running_agent() as agent:
+        await agent.get("/healthz")
+        assert [signal.getsignal(s) for s in (signal.SIGTERM, signal.SIGINT)] == before
+
+
+async def test_lets_answers_end_and_takes_no_new_connections(stand_in: StartStandIn) -> None:
+    backend = stand_in("--chunks", "10", "--chunk-interval", "0.05")
+    async with running_agent(backend.as_model()) as agent:
+        running = asyncio.create_task(agent.chat({"model": "llm", "stream": True}))
+        await backend.until_running(1)
+        agent.stop.set()
+        answer = await running
+        assert answer.body.endswith(b"data: [DONE]\n\n")
+        await agent.until_refused()
+
+
+async def test_closes_what_outlasts_the_grace(stand_in: StartStandIn) -> None:
+    backend = stand_in("--hang")
+    async with running_agent(backend.as_model(), grace_seconds=0.1) as agent:
+        reader, _ = await agent.send_raw({"model": "llm"})
+        await backend.until_running(1)
+        agent.stop.set()
+        assert await reader.read() == b""
+        assert (await backend.until_running(0))["cancelled"] == 1
+
+
+async def _write_for_ever(writer: asyncio.StreamWriter) -> None:
+    while True:
+        writer.write(b"x" * 4096)
+        await writer.drain()
+
+
+async def test_an_endless_head_is_cut_off() -> None:
+    async with running_agent() as agent:
+        _, writer = await agent.connect()
+        writer.write(b"GET /healthz HTTP/1.1\r\nX-Long: ")
+        with pytest.raises(ConnectionError):
+            await _write_for_ever(writer)
+
+
+async def test_many_requests_on_one_connection_are_not_taken_for_an_endless_head() -> None:
+    async with running_agent() as agent:
+        reader, writer = await agent.connect()
+        for _ in range(20):
+            writer.write(b"GET /healthz HTTP/1.1\r\nX-Long: " + b"x" * 8192 + b"\r\n\r\n")
+            await reader.readuntil(b'{"status":"ok"}')
+
+
+@pytest.mark.parametrize("begun", [b"", b"GET / HTTP/1.1\r\n"])
+async def test_a_head_that_never_ends_is_given_up(begun: bytes) -> None:
+    async with running_agent(head_seconds=0.1) as agent:
+        reader, writer = await agent.connect()
+        writer.write(begun)
+        assert await reader.read() == b""

@@ -1,0 +1,42 @@
+"""`X-Target-Server` and `?server=`, on a node without peers."""
+
+import pytest
+
+from tests.proxy.agent import running_agent
+from tests.proxy.stand_in import StandIn
+
+
+@pytest.mark.parametrize("name", ["node-a", "pod-a", "10.1.2.3"])
+async def test_our_own_names_are_answered_here(llm: StandIn, name: str) -> None:
+    async with running_agent(llm.as_model()) as agent:
+        by_header = await agent.chat({"model": "llm"}, headers={"X-Target-Server": name})
+        assert by_header.status == 200
+        assert "x-target-server" not in dict(await llm.last_headers())
+        assert (await agent.get(f"/api/cluster/_self?server={name}")).status == 200
+
+
+@pytest.mark.parametrize("path", ["/v1/models", "/api/cluster/servers", "/api/cluster/_self"])
+async def test_an_unknown_node_is_404_and_lists_the_nodes(path: str) -> None:
+    async with running_agent() as agent:
+        by_query = await agent.get(f"{path}?server=node-z")
+        by_header = await agent.get(path, headers={"X-Target-Server": "node-z"})
+        for answer in (by_query, by_header):
+            assert (answer.status, answer.error["code"]) == (404, "node_not_found")
+            assert "node-a" in answer.error["message"]
+
+
+async def test_the_header_counts_where_both_are_given() -> None:
+    async with running_agent() as agent:
+        answer = await agent.get("/v1/models?server=no", headers={"X-Target-Server": "node-a"})
+        assert answer.status == 200
+
+
+async def test_an_escaped_query_key_is_understood() -> None:
+    async with running_agent() as agent:
+        assert (await agent.get("/v1/models?%73erver=node-z")).status == 404
+
+
+async def test_health_is_always_our_own() -> None:
+    async with running_agent() as agent:
+        answer = await agent.get("/healthz?server=z", headers={"X-Target-Server": "z"})
+        assert answer.status == 200

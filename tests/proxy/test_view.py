@@ -1,0 +1,119 @@
+"""The JSON shapes of design §9."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from reconciler.plan.ids import FilesDigest, ModelName, NodeName, SpecHash
+from reconciler.plan.phase import State
+from reconciler.proxy import view
+from reconciler.status import Condition, Device, Revision, Status, TargetStatus
+from tests.proxy.builders import KEY, model, status
+
+
+def _full_status() -> Status:
+    serving = replace(
+        model("llm", port=7, aliases=("x",)),
+        backend="xllamacpp",
+        gpu_ids=("GPU-1",),
+        spec_hash=SpecHash("1:ab"),
+        digest=FilesDigest("cd"),
+        pid=42,
+        progress=(1, 2),
+        target=TargetStatus(spec_hash=SpecHash("1:ef"), state=State.CACHING, reason="new flags"),
+    )
+    return replace(
+        status(serving, model("a")),
+        revision=Revision(applied="r1", attempted="r2"),
+        conditions=(
+            Condition(type="HubReady", status="True", reason="Up", message="m", since="s"),
+        ),
+    )
+
+
+def _device(vendor: str) -> Device:
+    return Device(
+        index=0,
+        uuid="GPU-1",
+        name="card",
+        vendor=vendor,
+        memory_total_bytes=2,
+        memory_free_bytes=1,
+        utilization=50,
+    )
+
+
+def _seen(body: object) -> Any:
+    """As a client of the API sees it."""
+    return json.loads(msgspec.json.encode(body))
+
+
+def _in_flight(name: ModelName) -> int:
+    return 3 if name == "llm" else 0
+
+
+def test_servers_have_the_shape_that_peers_read() -> None:
+    body = _seen(view.servers(_full_status(), _in_flight))
+    server = _seen(view.server(_full_status(), _in_flight))
+    assert body == {"api": 1, "servers": [server], "count": 1, "self_node": "node-a"}
+    expected = {
+        "node": "node-a",
+        "pod_name": "pod-a",
+        "pod_ip": "10.1.2.3",
+        "reachable": True,
+        "revision": {"applied": "r1", "attempted": "r2"},
+        "gpu": {"type": "cpu", "count": 0, "devices": []},
+        "conditions": [
+            {"type": "HubReady", "status": "True", "reason": "Up", "message": "m", "since": "s"}
+        ],
+    }
+    assert server | expected == server
+
+
+def test_a_model_has_every_field_of_the_contract() -> None:
+    server = _seen(view.server(_full_status(), _in_flight))
+    waiting, serving = server["models"]
+    assert waiting["name"] == "a"
+    assert server["loaded_models"] == [serving]
+    expected = {
+        "name": "llm",
+        "aliases": ["x"],
+        "model_type": "llm",
+        "backend": "xllamacpp",
+        "state": "loaded",
+        "reason": "as told",
+        "gpu_ids": ["GPU-1"],
+        "in_flight": 3,
+        "spec_hash": "1:ab",
+        "digest": "cd",
+        "pid": 42,
+        "target": {"spec_hash": "1:ef", "state": "caching", "reason": "new flags"},
+    }
+    assert serving | expected == serving
+    assert serving["progress"] == {"done_bytes": 1, "total_bytes": 2}
+
+
+def test_a_backends_key_is_never_shown() -> None:
+    shown = msgspec.json.encode(view.servers(_full_status(), _in_flight))
+    assert KEY.encode() not in shown
+
+
+def test_gpus_of_two_vendors_are_mixed() -> None:
+    def gpu(*devices: Device) -> Any:
+        return _seen(view.server(Status(node=NodeName("n"), devices=devices), _in_flight))["gpu"]
+
+    one = gpu(_device("nvidia"))
+    assert (one["type"], one["count"]) == ("nvidia", 1)
+    assert one["devices"] == [
+        {
+            "index": 0,
+            "uuid": "GPU-1",
+            "name": "card",
+            "memory_total_bytes": 2,
+            "memory_free_bytes": 1,
+            "utilization": 50,
+        }
+    ]
+    assert gpu(_device("nvidia"), _device("amd"))["type"] == "mixed"
