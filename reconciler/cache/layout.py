@@ -1,0 +1,93 @@
+"""Where things stand in the models folder, and the steps that make them last.
+
+<models-dir>/gguf/org_name            link to the folder below
+            .rev/gguf/org_name/DIGEST/       the files, what backends are given
+            .rev/gguf/org_name/DIGEST.json   the record: what was listed, what is there
+            .rev/gguf/org_name/DIGEST.kept/  of an older installation, and not in the hub
+            .rev/gguf/org_name/.lock
+            .partial/                        what is being written
+"""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Paths of one models folder. `models` is absolute and real."""
+
+    models: Path
+
+    @property
+    def partials(self) -> Path:
+        return self.models / ".partial"
+
+    def link(self, prefix: str) -> Path:
+        return self.models / prefix
+
+    def revisions(self, prefix: str) -> Path:
+        return self.models / ".rev" / prefix
+
+    def folder(self, prefix: str, digest: str) -> Path:
+        return self.revisions(prefix) / digest
+
+    def record(self, prefix: str, digest: str) -> Path:
+        return self.revisions(prefix) / f"{digest}.json"
+
+    def kept(self, prefix: str, digest: str) -> Path:
+        return self.revisions(prefix) / f"{digest}.kept"
+
+    def lock(self, prefix: str) -> Path:
+        return self.revisions(prefix) / ".lock"
+
+    def linked_digest(self, prefix: str) -> str | None:
+        """The revision that the prefix's link names; None where there is no such link of ours."""
+        link = self.link(prefix)
+        try:
+            target = Path(os.path.normpath(_real(link.parent) / os.readlink(link)))
+        except OSError:
+            return None
+        return target.name if target.parent == self.revisions(prefix) else None
+
+    def standing(self, prefix: str) -> Path | None:
+        """A folder, or a link to one, that somebody else put where our link belongs."""
+        link = self.link(prefix)
+        if not link.is_dir() or self.linked_digest(prefix) is not None:
+            return None
+        return link
+
+
+def publish_link(layout: Layout, prefix: str, digest: str) -> None:
+    """Let the prefix name this revision, in one step. The prefix's lock is held."""
+    link = layout.link(prefix)
+    make_folder(link.parent)
+    new = link.with_name(f".{link.name}.new")
+    new.unlink(missing_ok=True)
+    new.symlink_to(os.path.relpath(layout.folder(prefix, digest), _real(link.parent)))
+    os.replace(new, link)
+    sync_folder(link.parent)
+
+
+def _real(folder: Path) -> Path:
+    """An operator may have made `<models-dir>/gguf` a link to a larger disk."""
+    return Path(os.path.realpath(folder))
+
+
+def make_folder(folder: Path) -> None:
+    """Make it and its parents, and let them survive a power cut."""
+    missing = []
+    while not folder.is_dir():
+        missing.append(folder)
+        folder = folder.parent
+    for path in reversed(missing):
+        path.mkdir(exist_ok=True)
+        sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

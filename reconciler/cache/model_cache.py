@@ -1,0 +1,210 @@
+"""The node's models folder: looks models up without the network, and fetches what is missing."""
+
+import difflib
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import structlog
+
+from reconciler.cache.address import LocalAddress, parse_source
+from reconciler.cache.choose import Wish, choose, is_hidden, wish_of
+from reconciler.cache.in_place import find_in_place
+from reconciler.cache.layout import Layout, make_folder, publish_link
+from reconciler.cache.locking import held
+from reconciler.cache.partial import remove_dead
+from reconciler.cache.published import Published
+from reconciler.cache.pull import OnProgress, Pull
+from reconciler.cache.record import Record, load_record, new_record, save_record
+from reconciler.cache.snapshots import main_ref_path
+from reconciler.cache.store import Store, StoredObject
+from reconciler.cache.take_in import take_in
+from reconciler.errors import Rejected, Transient, XgenError
+from reconciler.plan.desired import ModelSpec
+from reconciler.plan.observed import FilesCached
+
+log = structlog.get_logger(__name__)
+
+_MAX_REF_BYTES = 200
+
+
+class ModelCache:
+    """`store` None: no hub is set, only what is here can be used.
+
+    `allowed_file_roots`: where `file://` may lead; empty means anywhere.
+    """
+
+    def __init__(
+        self,
+        models_dir: Path,
+        store: Store | None,
+        *,
+        allowed_file_roots: tuple[Path, ...] = (),
+    ) -> None:
+        self._layout = Layout(Path(os.path.realpath(models_dir)))
+        self._store = store
+        self._allowed_file_roots = allowed_file_roots
+        self._published = Published(self._layout)
+        self._in_place: set[str] = set()
+
+    def open(self) -> None:
+        """Make the folders, and remove what writers that are gone left half written."""
+        try:
+            make_folder(self._layout.partials)
+            remove_dead(self._layout.partials)
+        except OSError as exc:
+            if not self._layout.models.is_dir():
+                raise Rejected(f"cannot use {self._layout.models}: {exc.strerror}") from exc
+            log.warning("models folder cannot be written", cause=exc.strerror)
+
+    def lookup(self, spec: ModelSpec) -> FilesCached | None:
+        """The model's files if all of them are here. Asks no network; cheap enough for each tick.
+
+        None also where the spec names no files that can be had: `fetch` says why.
+        """
+        try:
+            address = parse_source(spec.source, spec.file)
+            if isinstance(address, LocalAddress):
+                return self._find_local(spec, address)
+            wish = wish_of(spec, address.prefix, address.file)
+            found = self._published.find(address.prefix, wish, _pinned(spec))
+            return found or self._find_standing(spec, address.prefix, wish)
+        except XgenError:
+            return None
+
+    def fetch(
+        self,
+        spec: ModelSpec,
+        *,
+        on_progress: OnProgress = lambda _done, _total: None,
+        cancelled: Callable[[], bool] = lambda: False,
+    ) -> FilesCached:
+        """Bring the model's files here. Blocking, for a thread; does nothing where they are here.
+
+        Raises Transient (also when cancelled) or Rejected.
+        """
+        address = parse_source(spec.source, spec.file)
+        if isinstance(address, LocalAddress):
+            return self._find_local(spec, address)
+        if (found := self.lookup(spec)) is not None:
+            return found
+        prefix = address.prefix
+        if self._store is None:
+            raise Rejected(f"cannot fetch {prefix}: no hub is set, and it is not cached")
+        pull = Pull(
+            store=self._store,
+            layout=self._layout,
+            prefix=prefix,
+            on_progress=on_progress,
+            cancelled=cancelled,
+        )
+        wish = wish_of(spec, prefix, address.file)
+        try:
+            make_folder(self._layout.revisions(prefix))
+            with held(self._layout.lock(prefix), cancelled=cancelled):
+                self._published.forget()
+                return self.lookup(spec) or self._fetch(spec, wish, pull)
+        except OSError as exc:
+            failure = Transient(f"cannot fetch {prefix} into {self._layout.models}: {exc.strerror}")
+            return self._use_in_place(spec, prefix, wish, failure)
+
+    def _fetch(self, spec: ModelSpec, wish: Wish, pull: Pull) -> FilesCached:
+        """With the prefix's lock held."""
+        prefix = pull.prefix
+        try:
+            record = self._revision(pull.store, prefix)
+        except XgenError as exc:
+            return self._use_in_place(spec, prefix, wish, exc)
+        _check_pin(spec, prefix, record)
+        choice = choose(record.sizes, wish, record.main_ref)
+        if self._layout.standing(prefix) is not None:
+            taken = take_in(self._layout, prefix, record)
+            if taken is None and (found := self._find_unmovable(spec, prefix, wish)) is not None:
+                return found
+            record = taken or record
+        pull.run(record, choice.paths)
+        if self._layout.standing(prefix) is None:
+            publish_link(self._layout, prefix, record.digest)
+        self._published.forget()
+        found = self._published.find(prefix, wish, _pinned(spec))
+        if found is None:
+            raise Transient(
+                f"cannot use {prefix}: its files vanished right after they were fetched"
+            )
+        return found
+
+    def _revision(self, store: Store, prefix: str) -> Record:
+        """The record of what the hub holds now, with what is here of it already."""
+        listing = [item for item in store.objects(prefix) if not is_hidden(item.path)]
+        if not listing:
+            raise Transient(f"cannot fetch {prefix}: the hub has none{_nearest(store, prefix)}")
+        record = new_record(listing, _main_ref(store, listing))
+        path = self._layout.record(prefix, record.digest)
+        known = load_record(path)
+        if known is not None:
+            return known
+        save_record(record, path)
+        return record
+
+    def _find_local(self, spec: ModelSpec, address: LocalAddress) -> FilesCached:
+        if spec.digest is not None:
+            raise Rejected(f"cannot pin {spec.source}: files used in place have no lasting digest")
+        wish = wish_of(spec, address.path, address.file)
+        return find_in_place(Path(address.path), wish, self._allowed_file_roots)
+
+    def _find_standing(self, spec: ModelSpec, prefix: str, wish: Wish) -> FilesCached | None:
+        """A folder of somebody else's, where no hub can tell more about it."""
+        standing = self._layout.standing(prefix)
+        if standing is None or spec.digest is not None:
+            return None
+        if self._store is None or prefix in self._in_place or standing.is_symlink():
+            return find_in_place(standing, wish)
+        return None
+
+    def _use_in_place(
+        self, spec: ModelSpec, prefix: str, wish: Wish, cause: XgenError
+    ) -> FilesCached:
+        """A folder of an older installation serves as it is while there is no better."""
+        standing = self._layout.standing(prefix)
+        if standing is None or spec.digest is not None:
+            raise cause
+        found = find_in_place(standing, wish)
+        self._in_place.add(prefix)
+        log.warning("models folder is used as it is", prefix=prefix, cause=str(cause))
+        return found
+
+    def _find_unmovable(self, spec: ModelSpec, prefix: str, wish: Wish) -> FilesCached | None:
+        cause = Transient(f"cannot take in {self._layout.link(prefix)}: it cannot be moved")
+        try:
+            return self._use_in_place(spec, prefix, wish, cause)
+        except XgenError:
+            return None  # not complete either: fetched beside it
+
+
+def _pinned(spec: ModelSpec) -> str | None:
+    return None if spec.digest is None else spec.digest.removeprefix("sha256:").lower()
+
+
+def _check_pin(spec: ModelSpec, prefix: str, record: Record) -> None:
+    pinned = _pinned(spec)
+    if pinned not in (None, record.digest):
+        raise Rejected(
+            f"cannot fetch {prefix}: the manifest pins {pinned}, the hub holds {record.digest}"
+        )
+
+
+def _main_ref(store: Store, listing: Sequence[StoredObject]) -> str | None:
+    path = main_ref_path(item.path for item in listing)
+    stored = next((item for item in listing if item.path == path), None)
+    if stored is None or stored.size_bytes > _MAX_REF_BYTES:
+        return None
+    with tempfile.TemporaryFile() as file:
+        store.read(stored, file.fileno(), on_bytes=lambda _: None, cancelled=lambda: False)
+        file.seek(0)
+        return file.read().decode(errors="replace").strip()
+
+
+def _nearest(store: Store, prefix: str) -> str:
+    close = difflib.get_close_matches(prefix, store.prefixes(), n=3, cutoff=0.5)
+    return f"; nearest: {', '.join(close)}" if close else ""

@@ -1,0 +1,114 @@
+"""What is published in the cache, found without the network and without opening model files."""
+
+import os
+import stat
+from dataclasses import dataclass
+
+from reconciler.cache.choose import Wish, choose
+from reconciler.cache.layout import Layout
+from reconciler.cache.record import Record, load_record
+from reconciler.errors import XgenError
+from reconciler.plan.observed import FilesCached
+
+Signature = tuple[str | None, tuple[tuple[str, int, int], ...]]
+"""The prefix's link, and name, inode and mtime of each record: changes with any of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A revision that was complete when its record was written. `sizes`: by absolute path."""
+
+    files: FilesCached
+    sizes: tuple[tuple[str, int], ...]
+
+    def holds(self) -> bool:
+        """Whether every file is still there, and as large as it was."""
+        try:
+            return all(_is_file(path, size) for path, size in self.sizes)
+        except OSError:
+            return False
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The candidates for one wish, best first, as of one state of the prefix."""
+
+    signature: Signature
+    candidates: tuple[Candidate, ...]
+
+
+class Published:
+    """Looks models up, and remembers what the records said while they stay the same."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._memory: dict[tuple[str, Wish, str | None], Found] = {}
+
+    def find(self, prefix: str, wish: Wish, digest: str | None) -> FilesCached | None:
+        """The files of a wish, from the linked revision first; `digest`: from that one only."""
+        signature = self._signature(prefix)
+        key = (prefix, wish, digest)
+        found = self._memory.get(key)
+        if found is None or found.signature != signature:
+            found = Found(signature, self._candidates(prefix, wish, digest))
+            self._memory[key] = found
+        return next((item.files for item in found.candidates if item.holds()), None)
+
+    def forget(self) -> None:
+        """Read the records again: after one was written, whatever the clock's grain."""
+        self._memory.clear()
+
+    def _signature(self, prefix: str) -> Signature:
+        records = []
+        try:
+            with os.scandir(self._layout.revisions(prefix)) as entries:
+                for entry in entries:
+                    if entry.name.endswith(".json"):
+                        status = entry.stat()
+                        records.append((entry.name, status.st_ino, status.st_mtime_ns))
+        except FileNotFoundError:
+            return None, ()
+        return self._layout.linked_digest(prefix), tuple(sorted(records))
+
+    def _candidates(self, prefix: str, wish: Wish, digest: str | None) -> tuple[Candidate, ...]:
+        linked = self._layout.linked_digest(prefix)
+        paths = sorted(
+            self._layout.revisions(prefix).glob("*.json"),
+            key=lambda path: (path.stem == linked, path.stat().st_mtime_ns),
+            reverse=True,
+        )
+        found = []
+        for path in paths:
+            record = load_record(path)
+            if record is None or record.digest != path.stem or digest not in (None, record.digest):
+                continue
+            candidate = self._candidate(prefix, wish, record)
+            if candidate is not None:
+                found.append(candidate)
+        return tuple(found)
+
+    def _candidate(self, prefix: str, wish: Wish, record: Record) -> Candidate | None:
+        sizes = record.sizes
+        try:
+            choice = choose(sizes, wish, record.main_ref)
+        except XgenError:
+            return None
+        if not record.present.issuperset(choice.paths):
+            return None
+        folder = os.path.realpath(self._layout.folder(prefix, record.digest))
+        full = {path: os.path.join(folder, path) for path in choice.paths}
+        root = os.path.join(folder, choice.root) if choice.root else folder
+        files = FilesCached(
+            digest=record.digest_of(choice.paths),
+            path=full.get(choice.main, root),
+            root=root,
+            format=choice.format,
+            mmproj=full[choice.mmproj] if choice.mmproj else None,
+            size_bytes=sum(sizes[path] for path in choice.paths),
+        )
+        return Candidate(files, tuple((full[path], sizes[path]) for path in choice.paths))
+
+
+def _is_file(path: str, size_bytes: int) -> bool:
+    status = os.stat(path)
+    return stat.S_ISREG(status.st_mode) and status.st_size == size_bytes

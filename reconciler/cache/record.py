@@ -1,0 +1,114 @@
+"""The record of a revision: all that its prefix held, and which of it is here and verified."""
+
+import json
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from reconciler.cache.digests import files_digest
+from reconciler.cache.layout import sync_folder
+from reconciler.cache.store import StoredObject
+from reconciler.plan.ids import FilesDigest
+
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedObject:
+    """One object as it was listed."""
+
+    path: str
+    key: str
+    size_bytes: int
+    version: str
+    md5: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """`digest`: of all `objects`. `present`: paths whose files are published.
+
+    `main_ref`: what refs/main said, where the prefix has one.
+    """
+
+    digest: FilesDigest
+    objects: tuple[RecordedObject, ...]
+    present: frozenset[str] = frozenset()
+    main_ref: str | None = None
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        return {item.path: item.size_bytes for item in self.objects}
+
+    def with_present(self, paths: Iterable[str]) -> "Record":
+        return replace(self, present=self.present.union(paths))
+
+    def digest_of(self, paths: Iterable[str]) -> FilesDigest:
+        """The digest of some of the objects: a model's."""
+        wanted = frozenset(paths)
+        return _digest([item for item in self.objects if item.path in wanted])
+
+
+def new_record(listing: Sequence[StoredObject], main_ref: str | None) -> Record:
+    objects = tuple(
+        RecordedObject(
+            path=item.path,
+            key=item.key,
+            size_bytes=item.size_bytes,
+            version=item.version,
+            md5=item.md5,
+        )
+        for item in listing
+    )
+    return Record(digest=_digest(objects), objects=objects, main_ref=main_ref)
+
+
+def load_record(path: Path) -> Record | None:
+    """None where there is none, or not a whole one: its files then count as not fetched."""
+    try:
+        data: dict[str, Any] = json.loads(path.read_bytes())
+        if data["version"] != _VERSION:
+            return None
+        objects = tuple(RecordedObject(**item) for item in data["objects"])
+        record = Record(
+            digest=FilesDigest(data["digest"]),
+            objects=objects,
+            present=frozenset(data["present"]),
+            main_ref=data["main_ref"],
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return record if record.digest == _digest(objects) else None
+
+
+def save_record(record: Record, path: Path) -> None:
+    """Replace the record, on disk when this returns. The prefix's lock is held."""
+    data = {
+        "version": _VERSION,
+        "digest": record.digest,
+        "main_ref": record.main_ref,
+        "present": sorted(record.present),
+        "objects": [
+            {
+                "path": item.path,
+                "key": item.key,
+                "size_bytes": item.size_bytes,
+                "version": item.version,
+                "md5": item.md5,
+            }
+            for item in record.objects
+        ],
+    }
+    new = path.with_name(f"{path.name}.new")
+    with new.open("w") as file:
+        json.dump(data, file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(new, path)
+    sync_folder(path.parent)
+
+
+def _digest(objects: Iterable[RecordedObject]) -> FilesDigest:
+    return files_digest((item.path, item.size_bytes, item.version) for item in objects)
