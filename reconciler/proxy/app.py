@@ -14,26 +14,24 @@ from reconciler.proxy.forward import Upstream
 from reconciler.proxy.frame import Frame
 from reconciler.proxy.health import Healthz, Readyz
 from reconciler.proxy.inference import (
-    DEFAULT_LIMITS,
     ENGINE_PATHS,
     NOT_OFFERED_YET,
     Gateway,
     Inference,
-    Limits,
 )
 from reconciler.proxy.inflight import Traffic
 from reconciler.proxy.target import TargetServer
 
+_BODY_BYTES = 64 << 20
+"""A dozen large images; more is 413."""
 _EMBEDDING = "/api/inference/embedding"
 
 
-def create_app(
-    board: StatusReader, *, traffic: Traffic, limits: Limits = DEFAULT_LIMITS
-) -> ASGIApp:
+def create_app(board: StatusReader, *, traffic: Traffic, body_bytes: int = _BODY_BYTES) -> ASGIApp:
     """The application; its lifespan opens and closes the client to the backends."""
     upstream = Upstream()
     routes = Routes(board)
-    gateway = Gateway(routes=routes, traffic=traffic, upstream=upstream, limits=limits)
+    gateway = Gateway(routes=routes, traffic=traffic, upstream=upstream, body_bytes=body_bytes)
 
     @asynccontextmanager
     async def lifespan(_: object) -> AsyncIterator[None]:

@@ -1,4 +1,4 @@
-"""What the client of a request does: it sends a body, too slow or too large, and it may leave."""
+"""What the client of a request does: it sends a body, perhaps too large, and it may leave."""
 
 import asyncio
 from types import TracebackType
@@ -16,31 +16,25 @@ class ClientLeft(XgenError):
 
 
 async def read_body(
-    receive: Receive, headers: list[Header], *, limit_bytes: int, idle_seconds: float
+    receive: Receive, headers: list[Header], *, limit_bytes: int
 ) -> bytes | Problem:
-    """The whole body. Raises ClientLeft when the client leaves before its end."""
+    """The whole body. Raises ClientLeft when the client leaves, or is cut off, before its end."""
     declared = first(headers, b"content-length")
     if declared is not None and int(declared) > limit_bytes:
         return errors.body_too_large(limit_bytes)
     chunks: list[bytes] = []
     size = 0
-    loop = asyncio.get_running_loop()
-    try:
-        async with asyncio.timeout(idle_seconds) as patience:
-            while True:
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    raise ClientLeft("the client left while it sent its request")
-                chunk: bytes = message.get("body", b"")
-                size += len(chunk)
-                if size > limit_bytes:
-                    return errors.body_too_large(limit_bytes)
-                if not message.get("more_body", False):
-                    return b"".join((*chunks, chunk)) if chunks else chunk
-                chunks.append(chunk)
-                patience.reschedule(loop.time() + idle_seconds)
-    except TimeoutError:
-        return errors.slow_body(idle_seconds)
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientLeft("the client left while it sent its request")
+        chunk: bytes = message.get("body", b"")
+        size += len(chunk)
+        if size > limit_bytes:
+            return errors.body_too_large(limit_bytes)
+        chunks.append(chunk)
+        if not message.get("more_body", False):
+            return b"".join(chunks)
 
 
 class WhileClientStays:

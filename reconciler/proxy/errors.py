@@ -76,13 +76,6 @@ def compressed_body(encoding: str) -> Problem:
     return Problem(status=415, code="compressed_body", message=message)
 
 
-def slow_body(idle_seconds: float) -> Problem:
-    message = f"cannot take the body: nothing arrived for {idle_seconds:g} s"
-    return Problem(
-        status=408, code="body_timeout", message=message, headers=((b"connection", b"close"),)
-    )
-
-
 def unknown_path(path: str) -> Problem:
     return Problem(status=404, code="unknown_path", message=f"cannot find {path}: no such path")
 

@@ -46,24 +46,13 @@ log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """`body_bytes`: a dozen large images. `body_idle_seconds`: between two pieces of a body."""
-
-    body_bytes: int = 64 << 20
-    body_idle_seconds: float = 30.0
-
-
-DEFAULT_LIMITS = Limits()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Gateway:
-    """What all inference endpoints share."""
+    """What all inference endpoints share. `body_bytes`: the largest body."""
 
     routes: Routes
     traffic: Traffic
     upstream: Upstream
-    limits: Limits
+    body_bytes: int
 
 
 class Inference:
@@ -104,13 +93,7 @@ class Inference:
         encoding = headers.first(scope["headers"], b"content-encoding")
         if encoding is not None and encoding.strip().lower() not in (b"", b"identity"):
             return errors.compressed_body(encoding.decode("latin-1"))
-        limits = self._gateway.limits
-        return await read_body(
-            receive,
-            scope["headers"],
-            limit_bytes=limits.body_bytes,
-            idle_seconds=limits.body_idle_seconds,
-        )
+        return await read_body(receive, scope["headers"], limit_bytes=self._gateway.body_bytes)
 
     async def _peek(self, body: bytes) -> request_body.Peek | Problem:
         if len(body) < _THREAD_FROM_BYTES:

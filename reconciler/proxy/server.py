@@ -25,18 +25,18 @@ async def serve(
     *,
     stop: asyncio.Event,
     grace_seconds: float = 5.0,
-    head_seconds: float = 20.0,
+    arrival_seconds: float = 30.0,
 ) -> None:
     """Answer on `sock` until `stop` is set (or the caller is cancelled), then close it.
 
     Answers under way have `grace_seconds` to end, none when cancelled; then their connections are
     closed, which their handlers see as clients that left. Returns when nothing of it runs any more.
-    `head_seconds`: how long a client may take to send the head of a request.
+    `arrival_seconds`: how long a head, or the next piece of a body, may take to arrive.
     """
     for option, seconds in _VANISHED:
         sock.setsockopt(socket.IPPROTO_TCP, option, seconds)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    server = _Server(_config(app, head_seconds))
+    server = _Server(_config(app, arrival_seconds))
     serving = asyncio.create_task(server.serve(sockets=[sock]), name="http-server")
     stopping = asyncio.create_task(stop.wait(), name="http-stop")
     try:
@@ -52,9 +52,9 @@ async def serve(
     await serving
 
 
-def _config(app: ASGIApp, head_seconds: float) -> uvicorn.Config:
-    class Protocol(_BoundedHead):
-        _head_seconds = head_seconds
+def _config(app: ASGIApp, arrival_seconds: float) -> uvicorn.Config:
+    class Protocol(_Impatient):
+        _seconds = arrival_seconds
 
     return uvicorn.Config(
         app,
@@ -81,42 +81,51 @@ class _Server(uvicorn.Server):
             connection.transport.close()
 
 
-class _BoundedHead(HttpToolsProtocol):
-    """Bounds the head of a request in size and time; uvicorn's own class bounds neither."""
+class _Impatient(HttpToolsProtocol):
+    """Gives up requests that never arrive; uvicorn's own class bounds neither head nor body.
 
-    _head_seconds: float
+    A head has a size, and a time from its first byte to its last. Of a body each piece has that
+    time; its size is the application's affair. Requests that arrive at once cost no timer.
+    """
+
+    _seconds: float
+    _in_head = False
     _head_bytes = 0
-    _head_timer: asyncio.TimerHandle | None = None
+    _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._await_head()
+        self._start_timer()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        if self._head_timer is None:
-            self._await_head()
+        self._in_head, self._head_bytes = True, 0
 
     def on_headers_complete(self) -> None:
-        self._end_head()
+        self._in_head = False
         super().on_headers_complete()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        if self._head_timer is not None:
+        if self._in_head:
             self._head_bytes += len(data)
             if self._head_bytes > _HEAD_BYTES:
                 self.transport.close()
+            elif self._timer is None:
+                self._start_timer()
+            return
+        self._stop_timer()
+        if self.cycle is not None and self.cycle.more_body and not self.cycle.response_complete:
+            self._start_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._end_head()
+        self._stop_timer()
         super().connection_lost(exc)
 
-    def _await_head(self) -> None:
-        self._head_bytes = 0
-        self._head_timer = self.loop.call_later(self._head_seconds, self.transport.close)
+    def _start_timer(self) -> None:
+        self._timer = self.loop.call_later(self._seconds, self.transport.close)
 
-    def _end_head(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

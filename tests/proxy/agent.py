@@ -13,7 +13,6 @@ import aiohttp
 from yarl import URL
 
 from reconciler.proxy.app import create_app
-from reconciler.proxy.inference import DEFAULT_LIMITS, Limits
 from reconciler.proxy.inflight import Traffic
 from reconciler.proxy.server import serve
 from reconciler.status import ModelStatus
@@ -43,6 +42,7 @@ class Agent:
     traffic: Traffic
     port: int
     stop: asyncio.Event
+    server: asyncio.Task[None]
     session: aiohttp.ClientSession
     connections: list[asyncio.StreamWriter] = field(default_factory=list)
 
@@ -96,19 +96,20 @@ class Agent:
 
 @asynccontextmanager
 async def running_agent(
-    *models: ModelStatus, limits: Limits = DEFAULT_LIMITS, **serving: float
+    *models: ModelStatus, body_bytes: int = 1 << 26, **serving: float
 ) -> AsyncIterator[Agent]:
     board, traffic, stop = Board(status(*models)), Traffic(), asyncio.Event()
     sock = socket.create_server(("127.0.0.1", 0))
     port: int = sock.getsockname()[1]
-    app = create_app(board, traffic=traffic, limits=limits)
+    app = create_app(board, traffic=traffic, body_bytes=body_bytes)
     async with aiohttp.ClientSession() as session:
         server = asyncio.create_task(serve(app, sock, stop=stop, **serving))
-        agent = Agent(board, traffic, port, stop, session)
+        agent = Agent(board, traffic, port, stop, server, session)
         try:
             yield agent
         finally:
             for writer in agent.connections:
                 writer.close()
             stop.set()
-            await server
+            with suppress(asyncio.CancelledError):
+                await server

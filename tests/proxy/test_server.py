@@ -59,9 +59,31 @@ async def test_many_requests_on_one_connection_are_not_taken_for_an_endless_head
             await reader.readuntil(b'{"status":"ok"}')
 
 
-@pytest.mark.parametrize("begun", [b"", b"GET / HTTP/1.1\r\n"])
-async def test_a_head_that_never_ends_is_given_up(begun: bytes) -> None:
-    async with running_agent(head_seconds=0.1) as agent:
+@pytest.mark.parametrize(
+    "begun",
+    [b"", b"GET / HTTP/1.1\r\n", b"POST /v1/completions HTTP/1.1\r\nContent-Length: 9\r\n\r\n{"],
+)
+async def test_a_request_that_stops_arriving_is_given_up(begun: bytes) -> None:
+    async with running_agent(arrival_seconds=0.1) as agent:
         reader, writer = await agent.connect()
         writer.write(begun)
         assert await reader.read() == b""
+
+
+async def test_an_answer_may_take_longer_than_its_request(stand_in: StartStandIn) -> None:
+    backend = stand_in("--first-byte-after", "0.4")
+    async with running_agent(backend.as_model(), arrival_seconds=0.1) as agent:
+        assert (await agent.chat({"model": "llm"})).status == 200
+
+
+async def test_a_cancelled_server_lets_go_of_its_port_and_its_requests(
+    stand_in: StartStandIn,
+) -> None:
+    backend = stand_in("--hang")
+    async with running_agent(backend.as_model()) as agent:
+        reader, _ = await agent.send_raw({"model": "llm"})
+        await backend.until_running(1)
+        agent.server.cancel()
+        assert await reader.read() == b""
+        await agent.until_refused()
+        assert (await backend.until_running(0))["cancelled"] == 1
