@@ -4,6 +4,7 @@ Everything here runs on the loop's thread; what blocks (/proc, fsync, exec) runs
 """
 
 import asyncio
+import contextlib
 import itertools
 import secrets
 from collections.abc import Awaitable, Callable, Container, Sequence
@@ -79,6 +80,8 @@ class Backends:
     async def open(self) -> None:
         """Find what earlier agents left (R3), and watch from now on. Raises OSError."""
         become_subreaper()
+        await asyncio.to_thread(self._logs.mkdir, mode=0o700, parents=True, exist_ok=True)
+        await asyncio.to_thread(self._records.open)
         for kin in await self._read_records(None):
             self._hold(kin, view=None)
         self._session = aiohttp.ClientSession(
@@ -259,7 +262,7 @@ class Backends:
             try:
                 await self._sweep()
                 if self._problems and number % DOUBT_SWEEPS == 0:
-                    await self._read_records(self._earlier)
+                    await self._look_again()
             except Exception:  # noqa: BLE001  the boundary of the task: the next sweep may do better
                 _log.exception("sweep of backends failed")
 
@@ -273,21 +276,26 @@ class Backends:
             if (leader is None or leader.gone.is_set()) and (held.view or not held.kin.alive):
                 held.begin_end()
 
+    async def _look_again(self) -> None:
+        for kin in await self._read_records(self._earlier):
+            if kin.leader is not None:  # held already, by the first look's pidfd
+                kin.leader.close()
+
     def _look(self, kins: Sequence[Kin]) -> None:
         table = read_processes()
         for kin in kins:
             kin.look(table)
             rotate(Path(kin.record.log), self._log_max_bytes)
             if kin.later_sessions != kin.record.sessions:
-                kin.record = msgspec.structs.replace(kin.record, sessions=kin.later_sessions)
-                self._records.write(kin.record)
+                record = msgspec.structs.replace(kin.record, sessions=kin.later_sessions)
+                with contextlib.suppress(OSError):  # a full disk: the next sweep tries again
+                    self._records.write(record)
+                    kin.record = record
 
     async def _read_records(self, only: Container[Nonce] | None) -> tuple[Kin, ...]:
         """Compare the records of earlier agents with /proc; who lives. `only`: these, not all."""
 
         def read() -> tuple[Findings, tuple[str, ...]]:
-            self._logs.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._records.open()
             records, unreadable = self._records.read()
             findings = find_leftovers([r for r in records if only is None or r.nonce in only])
             for record in findings.ended:

@@ -50,6 +50,8 @@ class Kin:
 
         Reads /proc, so it belongs in a thread.
         """
+        table = table if table is not None else read_processes()
+        # Asked after the look: who leads the session now has led it all the while.
         held = self.leader is not None and self.leader.held
         members = family(
             Lineage(
@@ -59,13 +61,14 @@ class Kin:
                 reaper=os.getpid() if self._born_here else None,
                 known={process.pid: process.start_ticks for process in self._alive},
             ),
-            table if table is not None else read_processes(),
+            table,
             nonce_of,
         )
         alive = tuple(member for member in members if member.alive)
-        opened = {member.session for member in alive} - {*self._sessions, os.getsid(0)}
+        first = self._sessions[:1]
+        later = {member.session for member in alive} - {*first, os.getsid(0)}
         self._alive = alive
-        self._sessions = (*self._sessions, *sorted(opened))
+        self._sessions = (*first, *sorted(later))
         for member in members:
             if not member.alive and not (held and member.pid == self.record.pid):
                 reap(member)

@@ -47,8 +47,8 @@ class Leader:
         """Call back at its exit, at once."""
 
         def on_exit() -> None:
-            self._end(os.WNOWAIT)
-            exited()
+            if self._end(os.WNOWAIT):
+                exited()
 
         asyncio.get_running_loop().add_reader(self._pidfd, on_exit)
         self._watched = True
@@ -65,8 +65,8 @@ class Leader:
 
     def reap(self) -> None:
         """After its exit, and after the last signal to its group."""
-        self._end(0)
-        self._child = False
+        if self._end(0):
+            self._child = False
 
     def close(self) -> None:
         self._unwatch()
@@ -74,24 +74,29 @@ class Leader:
             os.close(self._pidfd)
             self._pidfd = -1
 
-    def _end(self, flags: int) -> None:
-        self._unwatch()
+    def _end(self, flags: int) -> bool:
+        """Note its exit; False when it has not exited."""
         if self._child:
-            self.status = self._read_status(flags)
+            status = self._read_status(flags)
+            if status is None:
+                return False
+            self.status = status
+        self._unwatch()
         self.gone.set()
+        return True
 
     def _unwatch(self) -> None:
         if self._watched:
             asyncio.get_running_loop().remove_reader(self._pidfd)
             self._watched = False
 
-    def _read_status(self, flags: int) -> ExitStatus:
+    def _read_status(self, flags: int) -> ExitStatus | None:
         try:
             result = os.waitid(os.P_PIDFD, self._pidfd, os.WEXITED | os.WNOHANG | flags)
         except ChildProcessError:
             return ExitStatus()
         if result is None:
-            return ExitStatus()
+            return None
         if result.si_code == os.CLD_EXITED:
             return ExitStatus(code=result.si_status)
         return ExitStatus(signal=_signal_name(result.si_status))

@@ -42,7 +42,7 @@ class Ports:
         ours = len(self._ports) - bound
         raise Transient(
             f"no free port in {self._ports.start}-{self._ports.stop - 1}: "
-            f"{ours} are used by backends, {bound} by other programs"
+            f"{ours} are used by backends, {bound} are bound otherwise"
         )
 
     def release(self, port: int) -> None:

@@ -68,7 +68,10 @@ class Records:
         self._folder = folder
 
     def open(self) -> None:
+        """Before the first write: make the folder, drop what a crash left half written."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for partial in self._folder.glob("*.partial"):
+            partial.unlink()
 
     def write(self, record: SpawnRecord) -> None:
         """Whole or not at all, and on the disk when it returns. Raises OSError."""

@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import os
+import signal
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -83,11 +84,10 @@ def _start(order: Order, records: Records, log: int) -> Started:
             f"cannot start {order.model}: cannot write its record and log: {_text(exc)}"
         ) from exc
     try:
-        pid = _execute(order, log)
+        pid, pidfd = _execute(order, log)
     except BaseException:
         records.remove(order.nonce)
         raise
-    pidfd = os.pidfd_open(pid)
     process = read_process(pid)
     record = msgspec.structs.replace(
         record, pid=pid, session=pid, start_ticks=process.start_ticks if process else None
@@ -99,7 +99,8 @@ def _start(order: Order, records: Records, log: int) -> Started:
     return Started(record=record, pid=pid, pidfd=pidfd)
 
 
-def _execute(order: Order, log: int) -> int:
+def _execute(order: Order, log: int) -> tuple[int, int]:
+    """Pid and pidfd of the new child."""
     launch = order.launch
     try:
         child = subprocess.Popen(
@@ -116,9 +117,15 @@ def _execute(order: Order, log: int) -> int:
     except OSError as exc:
         kind = Rejected if exc.errno in _HOPELESS else Transient
         raise kind(f"cannot start {order.model}: {launch.argv[0]}: {_text(exc)}") from exc
+    try:
+        pidfd = os.pidfd_open(child.pid)
+    except OSError as exc:  # too many open files, say; nobody could watch it
+        os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+        raise Transient(f"cannot start {order.model}: cannot watch it: {_text(exc)}") from exc
     # The child is waited for by its pidfd; the object must not do so, nor warn that nobody does.
     child.returncode = 0
-    return child.pid
+    return child.pid, pidfd
 
 
 def _record(order: Order, argv: Sequence[str], *, log_offset: int) -> SpawnRecord:

@@ -17,7 +17,8 @@ class Process:
     """One process at one look.
 
     `start_ticks`: clock ticks after boot (field 22 of /proc/PID/stat); with the pid it names one
-    process for ever, where the pid alone may be given to another one. `state`: one letter.
+    process for ever, where the pid alone may be given to another one. `state`: one letter, of the
+    first thread. `threads`: more than one while others outlive the first.
     """
 
     pid: int
@@ -27,11 +28,12 @@ class Process:
     group: int
     session: int
     start_ticks: int
+    threads: int = 1
 
     @property
     def alive(self) -> bool:
         """Zombies are dead: they hold nothing but their number."""
-        return self.state not in _DEAD
+        return self.state not in _DEAD or self.threads > 1
 
     def __str__(self) -> str:
         return f"{self.pid} ({self.name}, state {self.state})"
@@ -57,6 +59,7 @@ def read_process(pid: int) -> Process | None:
         group=int(fields[2]),
         session=int(fields[3]),
         start_ticks=int(fields[19]),
+        threads=int(fields[17]),
     )
 
 

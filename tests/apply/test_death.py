@@ -1,6 +1,7 @@
 import asyncio
 import os
 import signal
+import sys
 
 import pytest
 
@@ -100,6 +101,22 @@ async def test_a_load_that_hangs_and_ignores_term_is_killed(world: World) -> Non
     await world.stop(view, stop_seconds=0.05)
 
     assert world.processes() == []
+
+
+async def test_a_leader_whose_first_thread_has_ended_is_not_taken_for_dead(world: World) -> None:
+    """/proc shows it as a zombie while its other threads live."""
+    program = (
+        "import ctypes, threading, time;"
+        "threading.Thread(target=time.sleep, args=(3600,)).start();"
+        "ctypes.CDLL(None).pthread_exit(None)"
+    )
+    view = await world.spawn(argv=(sys.executable, "-c", program))
+    await world.until(lambda: [each.state for each in world.processes()] == ["Z"], "half dead")
+
+    await world.stop(view)
+
+    assert world.processes() == []
+    assert (await world.exit_of(view)).signal == "SIGTERM"
 
 
 async def test_a_stopped_leader_hears_term(world: World) -> None:

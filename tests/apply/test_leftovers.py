@@ -1,4 +1,5 @@
 import asyncio
+import contextlib
 import json
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.backend.environment import NONCE_VARIABLE
+from reconciler.errors import Transient
 from tests.apply.world import KEY, World
 
 SESSION_NOTED = '"sessions": [\n'
@@ -127,8 +129,12 @@ async def test_a_leftover_keeps_its_port(world: World) -> None:
     port = json.loads(dead.record.read_text())["port"]
     await dead.next_agent()
 
-    offered = {world.backends.free_port() for _ in range(99)}
+    offered = set()
+    with contextlib.suppress(Transient):
+        while True:
+            offered.add(world.backends.free_port())
 
+    assert len(offered) > 1
     assert port not in offered
     await dead.stop()
 
@@ -258,6 +264,18 @@ async def test_strangers_of_the_same_name_survive_every_stop(
     world.backends.kill_now()
 
     assert stranger.poll() is None
+
+
+async def test_a_record_that_was_half_written_is_dropped(world: World) -> None:
+    dead = await dead_agent(world)
+    partial = dead.record.with_suffix(".partial")
+    partial.write_text("{")
+
+    await dead.next_agent()
+    await dead.stop()
+
+    assert world.records() == []
+    assert world.backends.problems == ()
 
 
 async def test_records_are_for_their_owner_only(world: World) -> None:

@@ -59,6 +59,8 @@ def test_a_promise_that_nobody_kept_ends() -> None:
 def test_says_what_stands_in_the_way_of_a_port() -> None:
     """Scenario 24: gpustack#3548: a conflict that nobody says."""
     ports = Ports(PORTS[:2], host=HOST, clock=Clock())
-    message = f"no free port in {PORTS[0]}-{PORTS[1]}: 1 are used by backends, 1 by other programs"
+    message = (
+        f"no free port in {PORTS[0]}-{PORTS[1]}: 1 are used by backends, 1 are bound otherwise"
+    )
     with bound(PORTS[0]), pytest.raises(Transient, match=message):
         ports.take(used={PORTS[1]})
