@@ -4,11 +4,10 @@ Claims are read from plain values, so that a file with other mistakes still show
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from itertools import combinations
+from dataclasses import dataclass, field, replace
 
 from reconciler.manifest.fields import size_bytes
-from reconciler.manifest.problem import Loc, Problem, dotted
+from reconciler.manifest.problem import Loc, Problem, dotted, shown
 from reconciler.manifest.tree import Node, locate, plain
 from reconciler.plan.desired import JsonValue
 from reconciler.plan.ids import Place
@@ -32,6 +31,11 @@ class GpuClaim:
     gpu: str
     nodes: frozenset[str] | None
     share: float | None
+
+    @property
+    def fraction(self) -> float:
+        """What is known of the share without knowing the GPU: 0 for a share in bytes."""
+        return self.share if self.share is not None and self.share <= 1 else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,15 +76,13 @@ def clashes(files: Iterable[Claims]) -> Iterator[Problem]:
     """One problem for each claim to what another has already, at the later of the two places."""
     names: dict[str, Claim] = {}
     settings: dict[str, Claim] = {}
-    gpus: dict[str, list[GpuClaim]] = {}
+    gpus: dict[str, _Sharing] = {}
     for claims in files:
         yield from _repeated(claims.names, names)
         yield from _repeated(claims.node_settings, settings)
         for gpu in claims.gpus:
-            gpus.setdefault(gpu.gpu, []).append(gpu)
-    for sharing in gpus.values():
-        for first, second in combinations(sharing, 2):
-            if (problem := _gpu_clash(first, second)) is not None:
+            problem = gpus.setdefault(gpu.gpu, _Sharing()).add(gpu)
+            if problem is not None:
                 yield problem
 
 
@@ -125,7 +127,7 @@ def _repeated(claims: Iterable[tuple[str, Claim]], seen: dict[str, Claim]) -> It
     for key, claim in claims:
         first = seen.setdefault(key, claim)
         if first is not claim:
-            message = f"{key!r} is already {_as_whose(first)}, at {first.place}"
+            message = f"{shown(key)} is already {_as_whose(first)}, at {first.place}"
             yield Problem(
                 place=claim.place, path=claim.path, message=message, related=(first.place,)
             )
@@ -133,27 +135,64 @@ def _repeated(claims: Iterable[tuple[str, Claim]], seen: dict[str, Claim]) -> It
 
 def _as_whose(claim: Claim) -> str:
     if claim.what == "alias":
-        return f"an alias of the model {claim.model!r}"
+        return f"an alias of the model {shown(claim.model)}"
     return "the name of a model" if claim.what == "name" else "a node with settings"
 
 
-def _gpu_clash(first: GpuClaim, second: GpuClaim) -> Problem | None:
-    if first.nodes is not None and second.nodes is not None and not first.nodes & second.nodes:
-        return None
-    if first.share is not None and second.share is not None:
-        fractions = first.share <= 1 and second.share <= 1
-        if not fractions or first.share + second.share <= 1:
+@dataclass(slots=True)
+class _Holders:
+    """Who holds one GPU of one node so far. `whole`: the first that gives no share of it."""
+
+    first: GpuClaim | None = None
+    whole: GpuClaim | None = None
+    fractions: float = 0.0
+
+    def clash(self, claim: GpuClaim) -> tuple[GpuClaim, str] | None:
+        if self.first is None:
             return None
-        why = "and the shares sum up to more than 1"
-    else:
-        why = "and both must give gpu_memory to share it"
-    model, place = first.claim.model, first.claim.place
-    return Problem(
-        place=second.claim.place,
-        path=second.claim.path,
-        message=f"the GPU {second.gpu} is claimed by the model {model!r} too, at {place}, {why}",
-        related=(place,),
-    )
+        if claim.share is None or self.whole is not None:
+            return self.whole or self.first, "to share it, both must give gpu_memory"
+        if claim.fraction and self.fractions + claim.fraction > 1.0 + 1e-9:
+            return self.first, "their shares sum up to more than 1"
+        return None
+
+    def add(self, claim: GpuClaim) -> None:
+        self.first = self.first or claim
+        self.fractions += claim.fraction
+        if claim.share is None:
+            self.whole = self.whole or claim
+
+
+@dataclass(slots=True)
+class _Sharing:
+    """One GPU as it is written, on the nodes that are named, and on every other."""
+
+    by_node: dict[str, _Holders] = field(default_factory=dict)
+    others: _Holders = field(default_factory=_Holders)
+
+    def add(self, claim: GpuClaim) -> Problem | None:
+        """Take the claim up; the problem if it clashes on any node."""
+        if claim.nodes is None:
+            holders = [self.others, *self.by_node.values()]
+        else:
+            holders = [self._on(node) for node in sorted(claim.nodes)]
+        clashes = [clash for held in holders if (clash := held.clash(claim)) is not None]
+        for held in holders:
+            held.add(claim)
+        if not clashes:
+            return None
+        first, why = clashes[0]
+        place = first.claim.place
+        whose = f"is claimed by the model {shown(first.claim.model)} too, at {place}"
+        return Problem(
+            place=claim.claim.place,
+            path=claim.claim.path,
+            message=f"the GPU {claim.gpu} {whose}; {why}",
+            related=(place,),
+        )
+
+    def _on(self, node: str) -> _Holders:
+        return self.by_node.setdefault(node, replace(self.others))
 
 
 def _share(value: JsonValue) -> float | None:

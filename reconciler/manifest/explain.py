@@ -7,12 +7,13 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from reconciler.manifest.model import Document
+from reconciler.manifest.model import TAGS, Document
 from reconciler.manifest.problem import Finding, Loc, shown
 from reconciler.manifest.supported import RESERVED
 from reconciler.plan.desired import JsonValue
 
-MAX_FINDINGS = 100
+MAX_FINDINGS = 200
+_NO_KEYS = frozenset({*TAGS, "[key]"})
 _WISHES = {
     "string_type": "text",
     "bool_type": "true or false",
@@ -26,19 +27,15 @@ _WISHES = {
 
 
 def explain(error: ValidationError) -> list[Finding]:
-    """One finding an error, in the order of the fields; after a hundred only their number."""
-    details = error.errors(include_url=False)
-    findings = [_finding(detail) for detail in details[:MAX_FINDINGS]]
-    if len(details) > MAX_FINDINGS:
-        findings.append(Finding(loc=(), message=f"{len(details) - MAX_FINDINGS} more like these"))
-    return findings
+    """One finding an error, in the order of the fields, up to a number that is still of use."""
+    return [_finding(detail) for detail in error.errors(include_url=False)[:MAX_FINDINGS]]
 
 
 def nearest(word: str, known: list[str]) -> str | None:
     """The known word that was probably meant: `extraArgs` and `exta_args` mean `extra_args`."""
     snake = "".join(f"_{char.lower()}" if char.isupper() else char for char in word)
     for attempt in (word, snake.strip("_").replace("-", "_"), word.lower()):
-        if close := get_close_matches(attempt, known, n=1, cutoff=0.7):
+        if close := get_close_matches(attempt, known, n=1, cutoff=0.6):
             return close[0]
     return None
 
@@ -46,7 +43,7 @@ def nearest(word: str, known: list[str]) -> str | None:
 def _finding(detail: ErrorDetails) -> Finding:
     raw = detail["loc"]
     at_key = bool(raw) and raw[-1] == "[key]"
-    loc: Loc = tuple(part for part in raw if not (isinstance(part, str) and part[:1] in ("<", "[")))
+    loc: Loc = tuple(part for part in raw if part not in _NO_KEYS)
     if detail["type"] == "extra_forbidden":
         return Finding(loc=loc, message=_unknown_key(loc), at_key=True)
     return Finding(loc=loc, message=_message(detail, loc), at_key=at_key)
@@ -70,16 +67,19 @@ def _message(detail: ErrorDetails, loc: Loc) -> str:
         case "string_too_long":
             return f"must be at most {context['max_length']} characters"
         case _ if kind in _WISHES:
-            return f"must be {_WISHES[kind]}, not {_shown_with_help(kind, value)}"
+            hinted = _shown_with_help(kind, value, loc)
+            return f"must be {_WISHES[kind]}, not {hinted}"
         case _:
             return detail["msg"].lower()
 
 
-def _shown_with_help(kind: str, value: object) -> str:
-    if value is None:
+def _shown_with_help(kind: str, value: object, loc: Loc) -> str:
+    if value is None and isinstance(loc[-1], str):
         return "null; leave the key out for its default"
     if kind == "string_type" and isinstance(value, bool | int | float):
         return f'{shown(value)}; put it in quotes: "{shown(value)}"'
+    if kind == "bool_type" and value in ("true", "false"):
+        return f"the text {shown(value)}; take the quotes away"
     if kind == "bool_type" and str(value).lower() in ("yes", "no", "on", "off"):
         word = "true" if str(value).lower() in ("yes", "on") else "false"
         return f"{shown(value)} (in YAML 1.2 that is text); write {word}"
@@ -87,6 +87,8 @@ def _shown_with_help(kind: str, value: object) -> str:
 
 
 def _not_one_of(choices: list[str], value: object) -> str:
+    if choices == ["all"]:
+        return f"must be a list of node names, or all for every node, not {shown(value)}"
     close = nearest(value, choices) if isinstance(value, str) else None
     hint = f"; did you mean {close!r}?" if close else ""
     return f"must be {_one_of(choices)}, not {shown(value)}{hint}"

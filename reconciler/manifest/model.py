@@ -78,6 +78,9 @@ EnvValue = Annotated[
 """Tags stand in angle brackets, so that they are told from keys in an error's location."""
 
 
+TAGS = frozenset({"<text>", "<reference>", "<list>", "<word>"})
+
+
 def _is_list(value: Any) -> str:
     return "<list>" if isinstance(value, list | tuple) else "<word>"
 

@@ -4,7 +4,8 @@ Nothing here raises for what a file holds, and the file's name is all that is kn
 """
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from pydantic import ValidationError
 
@@ -18,6 +19,7 @@ from reconciler.manifest.yaml_tree import compose
 from reconciler.plan.ids import Place
 
 MAX_BYTES = 1024 * 1024
+MAX_PROBLEMS = 100
 _UNPRINTABLE = re.compile(r"[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -83,15 +85,18 @@ def parse_file(name: str, content: bytes) -> ParsedFile:
     if not roots and composed.complete and not problems:
         problems.append(_at_start(name, "the file holds no document"))
     file = _File(name)
+    flawed = {problem.place for problem in problems}
     for root in roots:
-        problems.extend(file.read(root))
+        problems.extend(found for found in file.read(root) if found.place not in flawed)
+        if len(problems) > MAX_PROBLEMS:
+            break
     claims = claims_of(name, file.roots)
-    problems.extend(clashes([claims]))
+    problems.extend(islice(clashes([claims]), MAX_PROBLEMS))
     return ParsedFile(
         name=name,
         documents=tuple(file.documents),
         skipped=tuple(file.skipped),
-        problems=tuple(sorted(problems, key=position)),
+        problems=_foremost(problems),
         claims=claims,
         complete=composed.complete,
     )
@@ -171,6 +176,15 @@ def _text(name: str, content: bytes) -> str | Problem:
         message = f"the control character U+{ord(found[0]):04X}"
         return Problem(place=Place(file=name, line=line, column=column), path="", message=message)
     return text
+
+
+def _foremost(problems: list[Problem]) -> tuple[Problem, ...]:
+    """In the order of the file, errors first where there are too many to show."""
+    if len(problems) > MAX_PROBLEMS:
+        problems = sorted(problems, key=lambda problem: not problem.is_error)[:MAX_PROBLEMS]
+        message = f"only the first {MAX_PROBLEMS} problems of this file are shown"
+        problems.append(replace(problems[-1], path="", message=message))
+    return tuple(sorted(problems, key=position))
 
 
 def _header_findings(api_version: str | None, kind: str | None) -> list[Finding]:

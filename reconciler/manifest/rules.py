@@ -7,7 +7,7 @@ another.
 from collections.abc import Iterator
 
 from reconciler.manifest.family import LLAMA, VLLM, backend_family
-from reconciler.manifest.problem import Finding, Loc
+from reconciler.manifest.problem import Finding, Loc, shown
 from reconciler.manifest.refused import canonical, refused_env_reason, refused_reason, refused_value
 from reconciler.manifest.supported import unsupported
 from reconciler.plan.desired import JsonValue
@@ -57,10 +57,12 @@ def _family(model: _Map) -> str:
 
 
 def _repeated_nodes(loc: Loc, nodes: list[JsonValue]) -> Iterator[Finding]:
+    seen: set[str] = set()
     for index, node in enumerate(nodes):
-        if node in nodes[:index]:
-            message = f"the node {node!r} stands twice"
+        if isinstance(node, str) and node in seen:
+            message = f"the node {shown(node)} stands twice"
             yield Finding(loc=(*loc, "nodes", index), message=message)
+        seen.add(str(node))
 
 
 def _flag_findings(loc: Loc, flags: _Map, family: str) -> Iterator[Finding]:
@@ -68,10 +70,10 @@ def _flag_findings(loc: Loc, flags: _Map, family: str) -> Iterator[Finding]:
     for flag, value in flags.items():
         first = spelled.setdefault(canonical(flag), flag)
         if first != flag:
-            message = f"{flag!r} and {first!r} are the same flag"
+            message = f"{shown(flag)} and {shown(first)} are the same flag"
             yield Finding(loc=(*loc, flag), message=message, at_key=True)
         if reason := refused_reason(family, flag):
-            message = f"the flag {flag!r} is refused: {reason}"
+            message = f"the flag {shown(flag)} is refused: {reason}"
             yield Finding(loc=(*loc, flag), message=message, at_key=True)
         elif reason := refused_value(family, flag, value):
             yield Finding(loc=(*loc, flag), message=f"this value is refused: {reason}")
@@ -80,7 +82,7 @@ def _flag_findings(loc: Loc, flags: _Map, family: str) -> Iterator[Finding]:
 def _env_findings(loc: Loc, env: _Map) -> Iterator[Finding]:
     for name, value in env.items():
         if reason := refused_env_reason(name):
-            message = f"the variable {name!r} is refused: {reason}"
+            message = f"the variable {shown(name)} is refused: {reason}"
             yield Finding(loc=(*loc, name), message=message, at_key=True)
         given = [key for key in ("from_env", "from_file") if _map(value).get(key) is not None]
         if isinstance(value, dict) and len(given) != 1:

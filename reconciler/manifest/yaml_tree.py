@@ -21,13 +21,16 @@ from ruamel.yaml.events import (
     SequenceStartEvent,
 )
 
-from reconciler.manifest.problem import Loc
+from reconciler.manifest.problem import Loc, shown
 from reconciler.manifest.syntax import syntax_message
 from reconciler.manifest.tree import Entry, MappingNode, Node, Scalar, ScalarNode, SequenceNode
 
 MAX_DEPTH = 64
 MAX_ALIASED_NODES = 10_000
 """How many nodes aliases may stand for in one file: far above any real use of anchors."""
+MAX_NODES = 200_000
+"""How many values one file may hold: some six thousand models."""
+MAX_FLAWS = 100
 MAX_DIGITS = 18
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 _BOOLS = {
@@ -84,17 +87,23 @@ class _Composer:
     flaws: list[Flaw] = field(default_factory=list)
     stack: list[_Frame] = field(default_factory=list)
     anchors: dict[str, tuple[Node, int, int]] = field(default_factory=dict)
+    nodes: int = 0
     aliased: int = 0
     line: int = 1
     column: int = 1
 
     def flaw(self, message: str) -> None:
-        loc = tuple(frame.step for frame in self.stack)
+        loc = tuple(step for frame in self.stack if (step := frame.step) != "")
         self.flaws.append(Flaw(line=self.line, column=self.column, loc=loc, message=message))
+        if len(self.flaws) == MAX_FLAWS:
+            raise _LimitPassed("so many mistakes that the rest of the file is not read")
 
     def feed(self, event: Any) -> None:
         self.line, self.column = event.start_mark.line + 1, event.start_mark.column + 1
         if isinstance(event, NodeEvent):
+            self.nodes += 1
+            if self.nodes > MAX_NODES:
+                raise _LimitPassed(f"more than {MAX_NODES} values in one file")
             self._feed_node(event)
         elif isinstance(event, CollectionEndEvent):
             frame = self.stack.pop()
@@ -214,10 +223,9 @@ class _Composer:
 
     def _repeated(self, top: _Frame, entry: Entry) -> None:
         assert isinstance(top.node, MappingNode)
+        self.line, self.column = entry.line, entry.column
         first = top.node.entries[top.key_text]
-        loc = tuple(frame.step for frame in self.stack)
-        message = f"the key {top.key_text!r} stands twice; first at line {first.line}"
-        self.flaws.append(Flaw(line=entry.line, column=entry.column, loc=loc, message=message))
+        self.flaw(f"the key {shown(top.key_text)} stands twice; first at line {first.line}")
 
     def _key_text(self, node: Node) -> str:
         if not isinstance(node, ScalarNode):
@@ -238,8 +246,8 @@ def compose(text: str) -> Composed:
             composer.feed(event)
         complete = True
     except _LimitPassed as limit:
-        composer.stack.clear()  # the path of a bomb tells nobody anything
-        composer.flaw(str(limit))
+        flaw = Flaw(line=composer.line, column=composer.column, loc=(), message=str(limit))
+        composer.flaws.append(flaw)
     except MarkedYAMLError as error:
         line, column, message = syntax_message(error)
         composer.flaws.append(Flaw(line=line, column=column, loc=(), message=message))
