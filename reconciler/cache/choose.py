@@ -157,7 +157,9 @@ def _gguf(folder: _Folder, wish: Wish) -> Choice:
 
 def _one_model(folder: _Folder, wish: Wish) -> str:
     """One path of the wanted model: its only file, or any of its shards."""
-    models = {_stem(path): path for path in sorted(folder.sizes) if _is_model(path)}
+    models: dict[str, str] = {}
+    for path in sorted(filter(_is_model, folder.sizes)):
+        models.setdefault(_stem(path), path)
     if wish.file is not None:
         return _named(folder, wish.file, models)
     if not models:

@@ -29,6 +29,16 @@ def held(path: Path, *, cancelled: Callable[[], bool] = lambda: False) -> Iterat
         os.close(fd)
 
 
+@contextmanager
+def held_now(path: Path) -> Iterator[bool]:
+    """Hold the lock at `path` if nobody has it, and say so; never waits."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        yield try_lock(fd)
+    finally:
+        os.close(fd)
+
+
 def try_lock(fd: int) -> bool:
     """Take the lock of an open file if nobody has it."""
     try:

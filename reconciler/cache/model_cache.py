@@ -17,6 +17,7 @@ from reconciler.cache.partial import remove_dead
 from reconciler.cache.published import Published
 from reconciler.cache.pull import OnProgress, Pull
 from reconciler.cache.record import Record, load_record, new_record, save_record
+from reconciler.cache.relink import relink
 from reconciler.cache.snapshots import main_ref_path
 from reconciler.cache.store import Store, StoredObject
 from reconciler.cache.take_in import take_in
@@ -49,10 +50,11 @@ class ModelCache:
         self._in_place: set[str] = set()
 
     def open(self) -> None:
-        """Make the folders, and remove what writers that are gone left half written."""
+        """Make the folders, and finish or remove what processes that are gone left half done."""
         try:
             make_folder(self._layout.partials)
             remove_dead(self._layout.partials)
+            relink(self._layout)
         except OSError as exc:
             if not self._layout.models.is_dir():
                 raise Rejected(f"cannot use {self._layout.models}: {exc.strerror}") from exc

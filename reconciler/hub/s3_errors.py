@@ -10,6 +10,7 @@ from urllib3.exceptions import (
     MaxRetryError,
     NameResolutionError,
     NewConnectionError,
+    ProtocolError,
     ProxyError,
     ReadTimeoutError,
     SSLError,
@@ -93,6 +94,8 @@ def _network(exc: HTTPError) -> str:
             return "it does not accept connections"
         case ConnectTimeoutError() | ReadTimeoutError():
             return "it does not answer in time"
+        case ProtocolError():
+            return "it closes the connection before the end of its answer"
         case _:
             return str(reason)
 

@@ -1,0 +1,35 @@
+"""Specs and hubs for the tests of the cache, with defaults."""
+
+from pathlib import Path
+from typing import Any
+
+from reconciler.hub.directory import DirectoryStore
+from reconciler.plan.desired import ModelSpec
+
+
+def spec(source: str = "gguf/org_name", **changes: Any) -> ModelSpec:
+    return ModelSpec(source=source, **changes)
+
+
+def put(folder: Path, key: str, content: bytes = b"weights") -> Path:
+    path = folder / key
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return path
+
+
+class CountingStore(DirectoryStore):
+    """A hub in a folder that remembers what was asked of it."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.read_keys: list[str] = []
+        self.listed = 0
+
+    def objects(self, prefix: str) -> Any:
+        self.listed += 1
+        return super().objects(prefix)
+
+    def read(self, stored: Any, fd: int, **callbacks: Any) -> None:
+        self.read_keys.append(stored.key)
+        super().read(stored, fd, **callbacks)

@@ -1,0 +1,459 @@
+"""The cache on real folders, with a hub in a folder and on a real S3 server."""
+
+import contextlib
+import itertools
+import os
+import shutil
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from reconciler.cache.model_cache import ModelCache
+from reconciler.cache.store import Store
+from reconciler.errors import Rejected, Transient, XgenError
+from reconciler.hub.directory import DirectoryStore
+from reconciler.plan.desired import Format
+from tests.cache.specs import CountingStore, put, spec
+from tests.s3_server import S3Server, s3_store, serve_s3
+from tests.tcp_relay import relay_to
+
+BIG = os.urandom(2 * 1024 * 1024 + 3)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    with serve_s3(tmp_path_factory.mktemp("buckets")) as running:
+        yield running
+
+
+BUCKETS = itertools.count()
+
+
+@pytest.fixture
+def bucket(server: S3Server) -> str:
+    name = f"bucket-{next(BUCKETS)}"
+    (server.folder / name).mkdir()
+    return name
+
+
+@pytest.fixture(params=["directory", "s3"])
+def hub(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Path, Store]]:
+    """The folder that holds the prefixes, and a store over it."""
+    if request.param == "directory":
+        folder = tmp_path / "hub"
+        folder.mkdir()
+        yield folder, DirectoryStore(folder)
+        return
+    server: S3Server = request.getfixturevalue("server")
+    bucket: str = request.getfixturevalue("bucket")
+    with s3_store(server.settings(bucket)) as store:
+        yield server.folder / bucket, store
+
+
+def opened(tmp_path: Path, store: Store | None, **settings: tuple[Path, ...]) -> ModelCache:
+    cache = ModelCache(tmp_path / "models", store, **settings)
+    cache.open()
+    return cache
+
+
+def remains(tmp_path: Path) -> list[str]:
+    """Names in `.partial` beside its lock."""
+    return [path.name for path in (tmp_path / "models/.partial").iterdir() if path.name != ".lock"]
+
+
+def test_fetches_a_model_into_its_revision_and_links_the_prefix(
+    tmp_path: Path, hub: tuple[Path, Store]
+) -> None:
+    folder, store = hub
+    put(folder, "gguf/org_name/x.gguf", BIG)
+    put(folder, "gguf/org_name/README.md")
+    put(folder, "gguf/org_name_longer/y.gguf")
+    cache = opened(tmp_path, store)
+    told: list[tuple[int, int]] = []
+    assert cache.lookup(spec()) is None
+
+    files = cache.fetch(spec(), on_progress=lambda *now: told.append(now))
+
+    revision = Path(files.root)
+    assert revision.parent == tmp_path / "models/.rev/gguf/org_name"
+    assert (tmp_path / "models/gguf/org_name").resolve() == revision
+    assert (files.path, files.format) == (str(revision / "x.gguf"), Format.GGUF)
+    assert Path(files.path).read_bytes() == BIG
+    assert [path.name for path in revision.iterdir()] == ["x.gguf"]
+    assert files.size_bytes == len(BIG)
+    assert cache.lookup(spec()) == files
+    assert told[0] == (0, len(BIG))
+    assert told[-1] == (len(BIG), len(BIG))
+    assert told == sorted(told)
+    assert remains(tmp_path) == []
+
+
+def test_a_folder_model_is_given_as_a_folder(tmp_path: Path, hub: tuple[Path, Store]) -> None:
+    folder, store = hub
+    for name in ("config.json", "model.safetensors", "1_Pooling/config.json", "pytorch_model.bin"):
+        put(folder, f"huggingface/org_name@v1/{name}")
+    put(folder, "huggingface/org_name@v1/added_tokens.json", b"")
+    wanted = spec("huggingface/org_name@v1")
+    cache = opened(tmp_path, store)
+
+    files = cache.fetch(wanted)
+
+    assert files.path == files.root
+    assert sorted(
+        str(path.relative_to(files.path)) for path in Path(files.path).rglob("*") if path.is_file()
+    ) == ["1_Pooling/config.json", "added_tokens.json", "config.json", "model.safetensors"]
+
+
+def test_the_revision_of_the_main_branch_is_taken(tmp_path: Path, hub: tuple[Path, Store]) -> None:
+    folder, store = hub
+    put(folder, "huggingface/org_name/refs/main", b"r2\n")
+    for revision in ("r1", "r2"):
+        put(folder, f"huggingface/org_name/snapshots/{revision}/model.safetensors")
+    wanted = spec("huggingface/org_name")
+
+    files = opened(tmp_path, store).fetch(wanted)
+
+    assert files.root.endswith("/snapshots/r2")
+    assert opened(tmp_path, None).lookup(wanted) == files
+
+
+def test_a_cached_model_needs_no_network(tmp_path: Path, server: S3Server, bucket: str) -> None:
+    """gpustack#2519, #2566 (scenario 80): deployed offline, by another agent's run."""
+    server.put(bucket, "gguf/org_name/x.gguf", b"weights")
+    with s3_store(server.settings(bucket)) as store:
+        files = opened(tmp_path, store).fetch(spec())
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        nobody = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    with s3_store(server.settings(bucket, endpoint=nobody)) as down:
+        cache = opened(tmp_path, down)
+        assert cache.lookup(spec()) == files
+        assert cache.fetch(spec()) == files
+        with pytest.raises(Transient, match="does not accept connections"):
+            cache.fetch(spec("gguf/other_name"))
+
+
+def test_two_threads_fetch_the_same_prefix_once(tmp_path: Path) -> None:
+    put(tmp_path / "hub", "gguf/org_name/x.gguf", BIG)
+    store = CountingStore(tmp_path / "hub")
+    cache = opened(tmp_path, store)
+    together = threading.Barrier(4)
+    results = []
+
+    def fetch() -> None:
+        together.wait()
+        results.append(cache.fetch(spec()))
+
+    threads = [threading.Thread(target=fetch) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert store.read_keys == ["gguf/org_name/x.gguf"]
+    assert len(results) == 4
+    assert len(set(results)) == 1
+
+
+def test_a_lock_file_that_was_left_behind_blocks_nobody(tmp_path: Path) -> None:
+    """gpustack#1621, #1882 (scenario 25)."""
+    put(tmp_path / "hub", "gguf/org_name/x.gguf")
+    put(tmp_path / "models", ".rev/gguf/org_name/.lock", b"pid 12345")
+
+    assert opened(tmp_path, DirectoryStore(tmp_path / "hub")).fetch(spec()).size_bytes == 7
+
+
+@pytest.mark.parametrize("damage", ["truncate", "delete"])
+def test_a_published_file_that_is_damaged_counts_as_missing(tmp_path: Path, damage: str) -> None:
+    put(tmp_path / "hub", "gguf/org_name/x.gguf", BIG)
+    cache = opened(tmp_path, DirectoryStore(tmp_path / "hub"))
+    files = cache.fetch(spec())
+    path = Path(files.path)
+    if damage == "truncate":
+        os.truncate(path, 100)
+    else:
+        path.unlink()
+
+    assert cache.lookup(spec()) is None
+    assert cache.fetch(spec()) == files
+    assert path.read_bytes() == BIG
+
+
+def test_a_damaged_record_costs_a_fetch_not_a_wrong_answer(tmp_path: Path) -> None:
+    put(tmp_path / "hub", "gguf/org_name/x.gguf")
+    cache = opened(tmp_path, DirectoryStore(tmp_path / "hub"))
+    files = cache.fetch(spec())
+    (record,) = (tmp_path / "models/.rev/gguf/org_name").glob("*.json")
+    record.write_text(record.read_text().replace('"size_bytes": 7', '"size_bytes": 9'))
+
+    assert cache.lookup(spec()) is None
+    assert cache.fetch(spec()) == files
+
+
+def test_a_newer_push_is_not_taken_up_by_itself(tmp_path: Path, hub: tuple[Path, Store]) -> None:
+    folder, store = hub
+    put(folder, "gguf/org_name/x.gguf", b"old")
+    cache = opened(tmp_path, store)
+    files = cache.fetch(spec())
+    put(folder, "gguf/org_name/x.gguf", b"newer")
+
+    assert cache.fetch(spec()) == cache.lookup(spec()) == files
+    assert Path(files.path).read_bytes() == b"old"
+
+
+def test_a_second_quantisation_leaves_the_first_as_it_is(
+    tmp_path: Path, hub: tuple[Path, Store]
+) -> None:
+    """Both before and after a newer push to the prefix."""
+    folder, store = hub
+    for name in ("q4.gguf", "q6.gguf", "q8.gguf"):
+        put(folder, f"gguf/org_name/{name}", name.encode())
+    cache = opened(tmp_path, store)
+    first = cache.fetch(spec(file="q4.gguf"))
+    second = cache.fetch(spec("gguf/org_name/q6.gguf"))
+    put(folder, "gguf/org_name/q4.gguf", b"pushed again")
+
+    third = cache.fetch(spec(file="q8.gguf"))
+
+    assert first.root == second.root != third.root
+    assert cache.lookup(spec(file="q4.gguf")) == first
+    assert cache.lookup(spec(file="q6.gguf")) == second
+    assert (tmp_path / "models/gguf/org_name").resolve() == Path(third.root)
+
+
+def test_revisions_share_the_files_that_did_not_change(tmp_path: Path) -> None:
+    for name in ("config.json", "model.safetensors", "chat_template.jinja"):
+        put(tmp_path / "hub", f"huggingface/org_name/{name}", BIG)
+    store = CountingStore(tmp_path / "hub")
+    cache = opened(tmp_path, store)
+    old = cache.fetch(spec("huggingface/org_name"))
+    put(tmp_path / "hub", "huggingface/org_name/chat_template.jinja", b"new")
+    store.read_keys.clear()
+    (Path(old.root) / "config.json").unlink()
+
+    new = cache.fetch(spec("huggingface/org_name"))
+
+    assert sorted(store.read_keys) == [
+        "huggingface/org_name/chat_template.jinja",
+        "huggingface/org_name/config.json",
+    ]
+    weights = [Path(files.root) / "model.safetensors" for files in (old, new)]
+    assert weights[0].stat().st_ino == weights[1].stat().st_ino
+    assert old.digest != new.digest
+
+
+def test_the_digest_is_that_of_the_models_own_files(tmp_path: Path) -> None:
+    put(tmp_path / "hub", "gguf/org_name/q4.gguf")
+    put(tmp_path / "hub", "gguf/org_name/README.md", b"one")
+    cache = opened(tmp_path, DirectoryStore(tmp_path / "hub"))
+    before = cache.fetch(spec())
+    put(tmp_path / "hub", "gguf/org_name/README.md", b"another")
+    shutil.rmtree(before.root)
+
+    after = cache.fetch(spec())
+
+    assert before.root != after.root
+    assert before.digest == after.digest
+
+
+def test_a_pinned_digest_must_be_what_the_hub_holds(tmp_path: Path) -> None:
+    put(tmp_path / "hub", "gguf/org_name/x.gguf")
+    cache = opened(tmp_path, DirectoryStore(tmp_path / "hub"))
+    folder_digest = Path(cache.fetch(spec()).root).name
+
+    assert cache.lookup(spec(digest=f"sha256:{folder_digest}")) is not None
+    assert cache.lookup(spec(digest="0" * 64)) is None
+    with pytest.raises(Rejected, match=f"pins 0{{64}}, the hub holds {folder_digest}"):
+        cache.fetch(spec(digest="0" * 64))
+
+
+def test_an_unknown_prefix_is_answered_with_the_nearest(
+    tmp_path: Path, hub: tuple[Path, Store]
+) -> None:
+    folder, store = hub
+    put(folder, "gguf/foo_baz/x.gguf")
+    put(folder, "huggingface/unlike_this/x.safetensors")
+
+    with pytest.raises(Transient, match=r"the hub has none; nearest: gguf/foo_baz$"):
+        opened(tmp_path, store).fetch(spec("gguf/foo_bar"))
+
+
+def test_without_a_hub_only_what_is_here_can_be_used(tmp_path: Path) -> None:
+    with pytest.raises(Rejected, match="no hub is set"):
+        opened(tmp_path, None).fetch(spec())
+
+
+def test_goes_on_after_the_last_whole_file(tmp_path: Path, server: S3Server, bucket: str) -> None:
+    """gpustack#3853 (scenario 28): a stall must not throw away what is there."""
+    for name in ("a.safetensors", "b.safetensors", "c.safetensors"):
+        server.put(bucket, f"huggingface/org_name/{name}", BIG)
+    wanted = spec("huggingface/org_name")
+    with (
+        relay_to(server.port) as relay,
+        s3_store(server.settings(bucket, endpoint=relay.endpoint)) as store,
+    ):
+        cache = opened(tmp_path, store)
+
+        def cut(done: int, _total: int) -> None:
+            if done > 1.5 * len(BIG):
+                relay.cut_after = 0
+
+        with pytest.raises(Transient, match=r"cannot fetch huggingface/org_name/[bc]\.safet"):
+            cache.fetch(wanted, on_progress=cut)
+        assert cache.lookup(wanted) is None
+        assert remains(tmp_path) == []
+        relay.cut_after = None
+        told: list[int] = []
+        files = cache.fetch(wanted, on_progress=lambda done, _total: told.append(done))
+    assert told[0] in (len(BIG), 2 * len(BIG))
+    assert told[-1] == files.size_bytes == 3 * len(BIG)
+
+
+def test_an_object_that_changes_in_mid_download_is_never_published(
+    tmp_path: Path, hub: tuple[Path, Store]
+) -> None:
+    folder, store = hub
+    path = put(folder, "gguf/org_name/x.gguf", BIG * 4)
+    cache = opened(tmp_path, store)
+
+    def push(done: int, _total: int) -> None:
+        if done and path.stat().st_size == len(BIG) * 4:
+            put(folder, "gguf/org_name/x.gguf", BIG * 3)
+
+    with pytest.raises(XgenError):
+        cache.fetch(spec(), on_progress=push)
+
+    assert cache.lookup(spec()) is None
+    assert Path(cache.fetch(spec()).path).read_bytes() == BIG * 3
+
+
+def test_a_cancelled_fetch_stops_and_leaves_nothing(
+    tmp_path: Path, hub: tuple[Path, Store]
+) -> None:
+    folder, store = hub
+    put(folder, "gguf/org_name/x.gguf", BIG * 8)
+    cache = opened(tmp_path, store)
+    told: list[int] = []
+
+    with pytest.raises(Transient, match="no longer wanted"):
+        cache.fetch(
+            spec(),
+            on_progress=lambda done, _total: told.append(done),
+            cancelled=lambda: len(told) > 1,
+        )
+
+    assert told[-1] < len(BIG) * 8
+    assert cache.lookup(spec()) is None
+    assert remains(tmp_path) == []
+
+
+def test_a_fetch_that_waits_for_another_can_be_cancelled(tmp_path: Path) -> None:
+    put(tmp_path / "hub", "gguf/org_name/x.gguf", BIG)
+    cache = opened(tmp_path, DirectoryStore(tmp_path / "hub"))
+    downloading = threading.Event()
+    go_on = threading.Event()
+
+    def wait(_done: int, _total: int) -> None:
+        downloading.set()
+        go_on.wait()
+
+    first = threading.Thread(target=lambda: cache.fetch(spec(), on_progress=wait))
+    first.start()
+    try:
+        downloading.wait()
+        with pytest.raises(Transient, match="cannot wait for another fetch"):
+            cache.fetch(spec(), cancelled=lambda: True)
+    finally:
+        go_on.set()
+        first.join()
+
+
+def test_only_the_partials_of_the_dead_are_removed(tmp_path: Path) -> None:
+    put(tmp_path / "hub", "gguf/org_name/x.gguf", BIG)
+    cache = opened(tmp_path, DirectoryStore(tmp_path / "hub"))
+    dead = put(tmp_path / "models", ".partial/of-a-dead-process")
+    live: list[list[str]] = []
+
+    def open_again(done: int, _total: int) -> None:
+        if done and not live:
+            opened(tmp_path, None)
+            live.append(remains(tmp_path))
+
+    cache.fetch(spec(), on_progress=open_again)
+
+    assert not dead.exists()
+    assert len(live[0]) == 1
+
+
+def test_too_little_room_is_said_with_numbers_before_the_download(tmp_path: Path) -> None:
+    path = put(tmp_path / "hub", "gguf/org_name/x.gguf")
+    os.truncate(path, 8 << 40)  # a hole: nothing is written
+    store = CountingStore(tmp_path / "hub")
+
+    with pytest.raises(Transient, match=r"8\.0 TiB are needed and .* are free in"):
+        opened(tmp_path, store).fetch(spec())
+
+    assert store.read_keys == []
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 4 MiB."""
+    folder = tmp_path / "models"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "none", str(folder)]
+    if os.getuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("needs the right to mount")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_disk_that_fills_up_in_mid_download_is_transient(
+    tmp_path: Path, small_disk: Path, hub: tuple[Path, Store]
+) -> None:
+    folder, store = hub
+    put(folder, "gguf/org_name/x.gguf", BIG)
+    cache = opened(tmp_path, store)
+
+    def fill_up(_done: int, _total: int) -> None:
+        with contextlib.suppress(OSError):  # the disk is full: as it should be
+            (small_disk / "somebody-else").write_bytes(bytes(4 << 20))
+
+    with pytest.raises(Transient, match=r"2\.0 MiB are needed and .* are free in"):
+        cache.fetch(spec(), on_progress=fill_up)
+
+    assert remains(tmp_path) == []
+    (small_disk / "somebody-else").unlink()
+    assert cache.fetch(spec()).size_bytes == len(BIG)
+
+
+def test_unsafe_names_never_reach_the_disk(tmp_path: Path, server: S3Server, bucket: str) -> None:
+    server.put(bucket, "huggingface/org_name/model.safetensors", b"1")
+    server.put(bucket, "huggingface/org_name/a\\..\\..\\b.json", b"1")
+
+    with (
+        s3_store(server.settings(bucket)) as store,
+        pytest.raises(Rejected, match="it holds a backslash"),
+    ):
+        opened(tmp_path, store).fetch(spec("huggingface/org_name"))
+
+    assert list((tmp_path / "models").rglob("*.json*")) != []  # the record of what was listed
+    assert list((tmp_path / "models").rglob("*.safetensors")) == []
+
+
+def test_an_operators_link_to_a_larger_disk_is_kept(tmp_path: Path) -> None:
+    put(tmp_path / "hub", "gguf/org_name/x.gguf")
+    (tmp_path / "large").mkdir()
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models/gguf").symlink_to(tmp_path / "large")
+    cache = opened(tmp_path, DirectoryStore(tmp_path / "hub"))
+
+    files = cache.fetch(spec())
+
+    assert (tmp_path / "models/gguf/org_name/x.gguf").samefile(files.path)
+    assert cache.lookup(spec()) == files
