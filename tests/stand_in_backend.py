@@ -69,6 +69,11 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     add("--trap", action="store_true", help="die by SIGILL before the port is bound")
     add("--hang-on-load", action="store_true", help="never bind the port, ignore everything")
     add("--log-megabytes", type=int, default=0, help="print so much before the port is bound")
+    add(
+        "--probe-well",
+        action="store_true",
+        help="answer at once what asks for one token, as an agent's probe does",
+    )
     add("--hang", action="store_true", help="inference is never answered; /health still is")
     add("--first-byte-after", type=seconds, default=0.0, help="the prefill")
     add("--chunks", type=int, default=3)
@@ -276,12 +281,17 @@ class Backend:
         return None
 
     async def _work(self, connection: Connection, request: Request, path: str) -> None:
+        body = json.loads(request.body)
+        if self._args.probe_well and body.get("max_tokens") == 1:
+            answer = self._answer_body(path, "ok", streamed=False)
+            await self._send(connection, whole(200, answer))
+            return
         if self._args.hang:
             await asyncio.Event().wait()
         await asyncio.sleep(self._args.first_byte_after)
         if self._args.reset_before_first_byte:
             raise Reset
-        if json.loads(request.body).get("stream"):
+        if body.get("stream"):
             await self._stream(connection, path)
         else:
             await self._whole_answer(connection, path)

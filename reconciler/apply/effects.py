@@ -18,7 +18,7 @@ from reconciler.apply.outcomes import BackendStopped, EffectFailed, FilesFetched
 from reconciler.apply.secret_values import secret_values
 from reconciler.backend.choice import Choice
 from reconciler.backend.engines import Engines
-from reconciler.cache.store import ModelCache
+from reconciler.cache.model_cache import ModelCache
 from reconciler.errors import Bug, Rejected, Transient, XgenError
 from reconciler.plan.actions import (
     AbortFetch,

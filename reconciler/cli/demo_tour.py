@@ -11,9 +11,9 @@ from rich.console import Console
 from reconciler.node.agent import Up
 from reconciler.node.shutdown import Shutdown
 from reconciler.plan.phase import State
-from reconciler.status import ModelStatus, Status
+from reconciler.status import Condition, ModelStatus, Status
 
-PROMPT = "The capital of France is"
+PROMPT = "Q: What is the capital of France?\nA:"
 TEXT = "A cat sleeps on the sofa."
 MODELS = ("gemma", "gemma-embed")
 
@@ -58,8 +58,7 @@ class Follower:
 
     def show(self, status: Status) -> None:
         for model in status.models:
-            pid = f", pid {model.pid}" if model.pid else ""
-            text = f"{model.state}: {model.reason}{pid}"
+            text = f"{model.state}: {model.reason}"
             if model.target:
                 text += f" (coming: {model.target.state}, {model.target.reason})"
             aliases = f" alias {', '.join(model.aliases)};" if model.aliases else ""
@@ -67,7 +66,7 @@ class Follower:
         for gone in self._said.keys() - {m.name for m in status.models} - {"manifest"}:
             del self._said[gone]
             self._console.print(f"  {gone:<12} gone")
-        bad = [c.message for c in status.conditions if c.status == "False"]
+        bad = [c.message for c in status.conditions if c.status == "False" and _matters(c)]
         if bad:
             self._say("manifest", State.ERROR, "; ".join(bad), ())
         elif self._said.pop("manifest", None):
@@ -81,6 +80,11 @@ class Follower:
         self._console.print(text, style=_COLOURS.get(state, "yellow"), markup=False)
         for line in lines:
             self._console.print(f"      {line}", style="dim", markup=False)
+
+
+def _matters(condition: Condition) -> bool:
+    """Not before the first read of the manifest, a moment after the start."""
+    return condition.reason not in ("NotReadYet", "NothingGoodYet", "Waiting")
 
 
 def _lines(model: ModelStatus) -> tuple[str, ...]:
@@ -97,7 +101,7 @@ async def _ask(demo: Demo, up: Up) -> bool:
     completion: dict[str, object] = {
         "model": "gpt-4o-mini",
         "prompt": PROMPT,
-        "max_tokens": 12,
+        "max_tokens": 3,
         "temperature": 0,
     }
     embedding: dict[str, object] = {"model": "gemma-embed", "input": TEXT}
@@ -117,7 +121,7 @@ async def _ask(demo: Demo, up: Up) -> bool:
 def _gist(answer: dict[str, object]) -> str:
     match answer:
         case {"choices": [{"text": str(text)}, *_]}:
-            return f"{PROMPT}[green]{text}[/]"
+            return f"[green]{text.strip()}[/]"
         case {"data": [{"embedding": [*numbers]}, *_]}:
             head = ", ".join(f"{number:.4f}" for number in numbers[:4])
             return f"{len(numbers)} numbers: [green]{head}, …[/]"

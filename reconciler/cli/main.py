@@ -5,7 +5,6 @@ from typing import Annotated
 
 import click
 import typer
-from rich.console import Console
 
 from reconciler import __version__
 from reconciler.cli.demo import demo
@@ -59,6 +58,6 @@ def main() -> None:
     except click.Abort:
         sys.exit(130)
     except XgenError as exc:
-        Console(stderr=True, highlight=False).print(f"error: {exc}", style="red", markup=False)
+        typer.secho(f"error: {exc}", fg="red", err=True)
         sys.exit(1)
     sys.exit(code if isinstance(code, int) else 0)

@@ -58,8 +58,10 @@ class Books:
             page.loaded.add(view.instance)
 
     def book_exit(self, exited: BackendExited) -> None:
+        if exited.during == "stop":
+            return  # `BackendStopped` follows, and says whether the stop was a failure
         self._instances.pop(exited.nonce, None)
-        if exited.during == "stop" or not self._wanted(exited.model, exited.instance.spec_hash):
+        if not self._wanted(exited.model, exited.instance.spec_hash):
             return
         page = self._page(exited.model)
         page.last_lines = exited.last_lines

@@ -12,7 +12,7 @@ import structlog
 from reconciler.apply.backends import Backends, BackendView
 from reconciler.apply.effects import Effects, Prepared
 from reconciler.backend.engines import Assessment, Engines
-from reconciler.cache.store import ModelCache
+from reconciler.cache.model_cache import ModelCache
 from reconciler.errors import XgenError
 from reconciler.loop.books import Books
 from reconciler.loop.clock import Clock

@@ -15,7 +15,7 @@ from reconciler.apply.backends import Backends
 from reconciler.apply.effects import Effects
 from reconciler.backend.builds import discover
 from reconciler.backend.engines import Engines
-from reconciler.cache.store import ModelCache
+from reconciler.cache.model_cache import ModelCache
 from reconciler.errors import Rejected
 from reconciler.loop.intent import Intent
 from reconciler.loop.publisher import Publisher
@@ -116,6 +116,7 @@ async def _run(
         )
     )
     cache = ModelCache(settings.models_dir, make_store(settings.hub))
+    await asyncio.to_thread(cache.open)
     async with (
         _backends(settings, node, clock, wakeup) as backends,
         Effects(

@@ -51,6 +51,11 @@ class Agent:
         return path
 
     @property
+    def recent_log(self) -> str:
+        """The end of the log, for the message of a failed test."""
+        return self.log[-6000:]
+
+    @property
     def log(self) -> str:
         return (self.root / "agent.log").read_text(encoding="utf-8")
 
@@ -96,7 +101,9 @@ class Agent:
         ]
 
     def wait_up(self) -> None:
-        wait_until(lambda: self.exited is not None or self._answers(), what=f"agent up\n{self.log}")
+        wait_until(
+            lambda: self.exited is not None or self._answers(), what=f"agent up\n{self.recent_log}"
+        )
         assert self.exited is None, self.log
 
     @property
@@ -132,20 +139,20 @@ class Agent:
         try:
             return wait_for(look, what=f"model {name}", seconds=seconds)
         except AssertionError as exc:
-            raise AssertionError(f"{exc}\nis: {self.model(name)}\nlog:\n{self.log}") from exc
+            raise AssertionError(f"{exc}\nis: {self.model(name)}\nlog:\n{self.recent_log}") from exc
 
     def wait_state(self, name: str, state: str, *, seconds: float = 60.0) -> Entry:
         return self.wait_model(name, lambda entry: bool(entry["state"] == state), seconds=seconds)
 
     def wait_gone(self, name: str) -> None:
-        wait_until(lambda: self.model(name) is None, what=f"{name} gone\n{self.log}")
+        wait_until(lambda: self.model(name) is None, what=f"{name} gone\n{self.recent_log}")
 
     def wait_condition(self, kind: str, status: str) -> Entry:
         def look() -> Entry | None:
             found = self.condition(kind)
             return found if found and found["status"] == status else None
 
-        return wait_for(look, what=f"{kind} is {status}; log:\n{self.log}")
+        return wait_for(look, what=f"{kind} is {status}; log:\n{self.recent_log}")
 
     def post(self, path: str, body: Entry, **headers: str) -> httpx.Response:
         return httpx.post(
@@ -175,13 +182,19 @@ def _pids() -> Iterator[int]:
             yield int(entry.name)
 
 
+def is_alive(pid: int) -> bool:
+    """A zombie is dead: whoever inherited it may take its time to reap it."""
+    try:
+        stat_line = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+    except OSError:
+        return False
+    return stat_line.rpartition(")")[2].split()[0] != "Z"
+
+
 def _belongs(pid: int, marker: str) -> bool:
     """Whether a living process has this in its environment."""
     with contextlib.suppress(OSError):
-        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
-        if state == "Z":
-            return False
-        return marker.encode() in Path(f"/proc/{pid}/environ").read_bytes()
+        return is_alive(pid) and marker.encode() in Path(f"/proc/{pid}/environ").read_bytes()
     return False
 
 

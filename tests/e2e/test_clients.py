@@ -40,9 +40,9 @@ def running(port: int) -> int:
 def test_a_client_that_leaves_frees_the_backend(agent: Agent, stream: bool, when: str) -> None:
     """Scenarios 46, 47, 50: litellm#37140, claude-code-proxy PR#114, kubeai#9."""
     if when == "before-the-first-byte":
-        port = start(agent, "--first-byte-after 3600")
+        port = start(agent, "--probe-well --first-byte-after 3600")
     elif stream:
-        port = start(agent, "--chunks 100000 --chunk-interval 0.05")
+        port = start(agent, "--probe-well --chunks 100000 --chunk-interval 0.05")
     else:
         pytest.skip("an answer in one piece has no middle to leave in")
     body = json.dumps({"model": "a", "messages": [], "stream": stream}).encode()
@@ -64,7 +64,7 @@ def test_many_streams_leave_nothing_behind(agent: Agent) -> None:
     """50 parallel streams for a minute; then open files, tasks and memory are as before."""
     interval = 0.1
     chunks = int(SOAK_SECONDS / interval)
-    port = start(agent, f"--chunks {chunks} --chunk-interval {interval}")
+    port = start(agent, f"--probe-well --chunks {chunks} --chunk-interval {interval}")
     assert agent.process is not None
     pid = agent.process.pid
     asyncio.run(_streams(agent.url, 5, chunks=chunks, leave_after=20))

@@ -1,11 +1,10 @@
 """A person edits the manifest while models serve: only what changed moves (R2, R4)."""
 
 import shutil
-from pathlib import Path
 
 import pytest
 
-from tests.e2e.agent import Agent, Entry
+from tests.e2e.agent import Agent, Entry, is_alive
 from tests.e2e.conftest import MakeAgent
 from tests.e2e.manifests import manifest, model
 from tests.waiting import wait_until
@@ -52,7 +51,7 @@ def test_changed_extra_args_restart_only_that_model(serving: Agent) -> None:
     serving.write(manifest(model("a", extra_args="{ctx_size: 128}"), model("b")))
 
     def changed(entry: Entry) -> bool:
-        return entry["state"] == "loaded" and entry["pid"] != before["a"]
+        return bool(entry["state"] == "loaded" and entry["pid"] != before["a"])
 
     serving.wait_model("a", changed)
     assert pids(serving)["b"] == before["b"]
@@ -63,7 +62,7 @@ def test_deleting_a_model_stops_only_it(serving: Agent) -> None:
     serving.write(manifest(model("b")))
     serving.wait_gone("a")
     assert pids(serving) == {"b": before["b"]}
-    assert not Path(f"/proc/{before['a']}").exists()
+    assert not is_alive(before["a"])
 
 
 def test_deleting_a_file_of_the_directory_stops_its_models(agent: Agent) -> None:

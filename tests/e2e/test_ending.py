@@ -60,7 +60,7 @@ def test_a_signal_ends_everything(agent: Agent, number: signal.Signals) -> None:
 
 
 def test_a_stream_in_flight_may_finish_while_new_requests_are_refused(agent: Agent) -> None:
-    slow = '{STAND_IN: "--chunks 20 --chunk-interval 0.1"}'
+    slow = '{STAND_IN: "--probe-well --chunks 20 --chunk-interval 0.1"}'
     loaded(agent, model("a", env=slow))
     with stream_in_flight(agent) as lines:
         assert agent.process is not None
@@ -71,7 +71,7 @@ def test_a_stream_in_flight_may_finish_while_new_requests_are_refused(agent: Age
 
 
 def test_a_second_signal_does_not_wait_for_requests(agent: Agent) -> None:
-    endless = '{STAND_IN: "--chunks 100000 --chunk-interval 0.05"}'
+    endless = '{STAND_IN: "--probe-well --chunks 100000 --chunk-interval 0.05"}'
     loaded(agent, model("a", env=endless))
     with stream_in_flight(agent) as lines:
         assert agent.process is not None

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.agent import Agent, Entry
+from tests.e2e.agent import Agent, Entry, is_alive
 from tests.e2e.conftest import MakeAgent
 from tests.e2e.manifests import manifest, model
 
@@ -112,16 +112,16 @@ def test_what_a_killed_agent_left_is_stopped_before_anything_starts(agent: Agent
         assert agent.process is not None
         agent.process.kill()
         agent.process.wait(10)
-        assert all(Path(f"/proc/{pid}").exists() for pid in old.values())
+        assert all(is_alive(pid) for pid in old.values())
         agent.start()
         agent.wait_up()
 
         def replaced(entry: Entry) -> bool:
-            return entry["state"] == "loaded" and entry["pid"] != old[entry["name"]]
+            return bool(entry["state"] == "loaded" and entry["pid"] != old[entry["name"]])
 
         agent.wait_model("a", replaced)
         agent.wait_model("b", replaced)
-        assert not any(Path(f"/proc/{pid}").exists() for pid in old.values())
+        assert not any(is_alive(pid) for pid in old.values())
         assert stranger.poll() is None
     finally:
         stranger.kill()

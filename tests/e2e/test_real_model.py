@@ -2,9 +2,12 @@
 
 import json
 import os
+import shutil
 import signal
+import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -14,10 +17,8 @@ from tests.e2e.agent import REPOSITORY, Agent, Entry
 from tests.e2e.conftest import MakeAgent
 from tests.e2e.manifests import manifest
 from tests.model_files import gemma
-from tests.s3_server import S3Server, s3_server
+from tests.s3_server import ACCESS_KEY, SECRET_KEY, serve_s3
 from tests.waiting import wait_until
-
-__all__ = ["s3_server"]
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(300)]
 
@@ -27,16 +28,19 @@ EMBED = f"{{name: embed, source: {PREFIX}, type: embedding, extra_args: {{ctx_si
 
 
 @pytest.fixture
-def on_s3(make_agent: MakeAgent, s3_server: S3Server) -> Agent:
+def on_s3(make_agent: MakeAgent, tmp_path: Path) -> Iterator[Agent]:
     """An agent whose hub is a real S3 server that holds the real model."""
-    s3_server.put_file("models", f"{PREFIX}/gemma.gguf", gemma())
-    agent = make_agent("--hub", "s3://models", real=True)
-    agent.environment |= {
-        "MINIO_ENDPOINT": s3_server.endpoint,
-        "MINIO_ACCESS_KEY": s3_server.access_key,
-        "MINIO_SECRET_KEY": s3_server.secret_key,
-    }
-    return agent
+    stored = tmp_path / "s3" / "models" / PREFIX / "gemma.gguf"
+    stored.parent.mkdir(parents=True)
+    shutil.copyfile(gemma(), stored)
+    with serve_s3(tmp_path / "s3") as server:
+        agent = make_agent("--hub", "s3://models", real=True)
+        agent.environment |= {
+            "MINIO_ENDPOINT": server.endpoint,
+            "MINIO_ACCESS_KEY": ACCESS_KEY,
+            "MINIO_SECRET_KEY": SECRET_KEY,
+        }
+        yield agent
 
 
 def test_a_manifest_becomes_answers_of_a_real_model(on_s3: Agent) -> None:
@@ -48,7 +52,7 @@ def test_a_manifest_becomes_answers_of_a_real_model(on_s3: Agent) -> None:
     assert first["backend"] == "xllamacpp"
     answer = on_s3.post(
         "/v1/completions",
-        {"model": "gemma", "prompt": "The capital of France is", "max_tokens": 8, "temperature": 0},
+        {"model": "gemma", "prompt": "Q: What is the capital of France?\nA:", "max_tokens": 3},
     )
     assert "Paris" in answer.json()["choices"][0]["text"]
     assert answer.headers["x-served-by"] == "node-a/gemma"
@@ -63,7 +67,7 @@ def test_a_manifest_becomes_answers_of_a_real_model(on_s3: Agent) -> None:
     os.kill(first["pid"], signal.SIGKILL)
 
     def back(entry: Entry) -> bool:
-        return entry["state"] == "loaded" and entry["pid"] != first["pid"]
+        return bool(entry["state"] == "loaded" and entry["pid"] != first["pid"])
 
     on_s3.wait_model("gemma", back, seconds=120)
     assert on_s3.stop() == 0
@@ -97,8 +101,6 @@ def test_a_wrong_gguf_is_refused_with_the_reason(make_agent: MakeAgent) -> None:
 
 @pytest.mark.parametrize("taken", [False, True], ids=["port-free", "port-taken"])
 def test_the_demo_answers_from_the_real_model_and_ends(tmp_path: Path, taken: bool) -> None:
-    import socket
-
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         port = other.getsockname()[1]
