@@ -72,7 +72,7 @@ class ModelCache:
             wish = wish_of(spec, address.prefix, address.file)
             found = self._published.find(address.prefix, wish, _pinned(spec))
             return found or self._find_standing(spec, address.prefix, wish)
-        except XgenError:
+        except (XgenError, OSError):
             return None
 
     def fetch(

@@ -57,7 +57,7 @@ class S3Store:
         self.location = f"s3://{settings.bucket}{base} at {endpoint.url}"
         self._bucket = settings.bucket
         self._base = f"{settings.base}/" if settings.base else ""
-        if (settings.access_key is None) != (settings.secret_key is None):
+        if bool(settings.access_key) != bool(settings.secret_key):
             raise Rejected(
                 f"cannot use {self.location}: MINIO_ACCESS_KEY and MINIO_SECRET_KEY belong together"
             )
@@ -224,6 +224,7 @@ def _pool(settings: S3Settings, endpoint: Endpoint) -> urllib3.PoolManager:
     timeout = Timeout(connect=settings.connect_timeout_seconds, read=settings.read_timeout_seconds)
     retries = Retry(
         total=3,
+        connect=1,  # a host that swallows packets costs two timeouts, not four
         backoff_factor=0.2,
         status_forcelist=[500, 502, 503, 504],
         raise_on_status=False,  # the last answer says more than "too many 503"

@@ -4,7 +4,6 @@ Folders are watched, never files: a watch on a file goes blind after the first r
 """
 
 import asyncio
-import contextlib
 import os
 from collections import deque
 from collections.abc import Mapping
@@ -106,11 +105,10 @@ class Watcher:
         await asyncio.sleep(0)  # the task's first step sets up the watch
 
     async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
-            self._task = None
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])  # unlike awaiting it, a cancellation of ours gets through
 
     async def _run(self, folders: Folders) -> None:
         def matters(_change: Change, path: str) -> bool:
@@ -129,5 +127,5 @@ class Watcher:
         try:
             async for _ in changes:
                 self._hint.set()
-        except (OSError, RuntimeError) as exc:
+        except Exception as exc:  # noqa: BLE001  # a task's boundary; polling goes on without it
             self.failure = str(exc)

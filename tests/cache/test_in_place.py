@@ -231,6 +231,23 @@ def test_a_folder_that_cannot_be_moved_is_used_as_it_is(tmp_path: Path) -> None:
         subprocess.run(["umount", str(old)], check=True)
 
 
+def test_a_read_only_models_folder_serves_what_it_holds(tmp_path: Path) -> None:
+    """Models baked into an image, with a hub that has them too."""
+    old = put(tmp_path / "models", "gguf/org_name/x.gguf").parent
+    put(tmp_path / "hub", "gguf/org_name/x.gguf")
+    mount = ["mount", "-t", "tmpfs", "-o", "ro,size=1m", "none", str(tmp_path / "models/.rev")]
+    (tmp_path / "models/.rev").mkdir()
+    if os.getuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("needs the right to mount")
+    try:
+        cache = opened(tmp_path, DirectoryStore(tmp_path / "hub"))
+        files = cache.fetch(spec())
+        assert files.path == str(old / "x.gguf")
+        assert cache.lookup(spec()) == files
+    finally:
+        subprocess.run(["umount", str(tmp_path / "models/.rev")], check=True)
+
+
 def test_an_incomplete_older_folder_is_no_model(tmp_path: Path) -> None:
     put(tmp_path / "models", "gguf/org_name/x-00001-of-00002.gguf")
     cache = opened(tmp_path)
