@@ -51,6 +51,13 @@ def _explained(problem: str, since: str) -> str:
     if problem.startswith("expected ','") and (found := _FOUND.search(problem)):
         closing = "]" if problem.startswith("expected ',' or ']'") else "}"
         what = _TOKENS.get(found[1], found[1])
-        cut = " (a truncated file?)" if found[1] == "<stream end>" else ""
-        return f"expected ',' or '{closing}' for what opens at {since}, not {what}{cut}"
+        wish = f"expected ',' or '{closing}' for what opens at {since}"
+        return f"{wish}, not {what}{_cut(found[1])}"
+    if problem.startswith("expected the node content") and (found := _FOUND.search(problem)):
+        what = _TOKENS.get(found[1], found[1])
+        return f"a value is missing before {what}{_cut(found[1])}"
     return " ".join(problem.split())
+
+
+def _cut(token: str) -> str:
+    return " (a truncated file?)" if token == "<stream end>" else ""
