@@ -47,7 +47,7 @@ def model_status(
         name=outlook.model,
         type=view.launch.probe.type if view else _desired(outlook, facts).spec.type,
         state=outlook.state,
-        reason=outlook.reason,
+        reason=_reason(outlook, view),
         aliases=desired.aliases if desired else (),
         backend=view.launch.backend if view else (facts.choice.build.id if facts.choice else None),
         backend_reason=facts.choice.reason if facts.choice else None,
@@ -75,6 +75,13 @@ def settled(model: ModelStatus, facts: ModelFacts, *, suspended: bool) -> bool:
         or model.state in (State.LOADED, State.BLOCKED, State.DISABLED)
         or facts.failures_in_a_row >= 3
     )
+
+
+def _reason(outlook: Outlook, view: BackendView | None) -> str:
+    """The plan's reason, and what the process itself still lacks."""
+    if view is None or not view.progress or outlook.state is State.LOADED:
+        return outlook.reason
+    return f"{outlook.reason}; {view.progress}"
 
 
 def _speaking_for(views: tuple[BackendView, ...]) -> BackendView | None:

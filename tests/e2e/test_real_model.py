@@ -22,6 +22,7 @@ from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(300)]
 
+PROMPT = "Q: What is the capital of France?\nA:"
 PREFIX = "gguf/google_gemma-3-270m"
 CHAT = f"{{name: gemma, source: {PREFIX}, extra_args: {{ctx_size: 1024, parallel: 2}}}}"
 EMBED = f"{{name: embed, source: {PREFIX}, type: embedding, extra_args: {{ctx_size: 512}}}}"
@@ -52,7 +53,7 @@ def test_a_manifest_becomes_answers_of_a_real_model(on_s3: Agent) -> None:
     assert first["backend"] == "xllamacpp"
     answer = on_s3.post(
         "/v1/completions",
-        {"model": "gemma", "prompt": "Q: What is the capital of France?\nA:", "max_tokens": 3},
+        {"model": "gemma", "prompt": PROMPT, "max_tokens": 3, "temperature": 0},
     )
     assert "Paris" in answer.json()["choices"][0]["text"]
     assert answer.headers["x-served-by"] == "node-a/gemma"
