@@ -240,7 +240,8 @@ NO_MODELS = Problem(
 
 def no_manifest(files: int) -> Problem:
     """A listing of so many files holds nothing that could be applied."""
-    message = f"no valid ModelManifest in {files} files; nothing changes"
+    counted = f"{files} file{'' if files == 1 else 's'}"
+    message = f"no valid ModelManifest in the {counted} read; nothing changes"
     return Problem(place=None, path="", message=message)
 
 

@@ -1,0 +1,161 @@
+"""`validate` and `schema` as a shell or a CI job meets them."""
+
+import json
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from reconciler.cli.schema import schema
+from reconciler.cli.validate import validate
+from reconciler.manifest.schema import schema_text
+from tests.manifest.texts import FOREIGN, manifest, model
+
+
+def run(*arguments: str | Path) -> Result:
+    app = typer.Typer()
+    app.command()(validate)
+    app.command()(schema)
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "a.yaml").write_bytes(manifest("a", model("b", nodes=["node-b"])))
+    (tmp_path / "b.yml").write_bytes(manifest("c"))
+    (tmp_path / "c.json").write_bytes(manifest("d"))
+    (tmp_path / ".hidden.yaml").write_bytes(b"}")
+    (tmp_path / "notes.txt").write_bytes(b"}")
+    below = tmp_path / "below.yaml"
+    below.mkdir()
+    (below / "e.yaml").write_bytes(b"}")
+    return tmp_path
+
+
+def test_a_good_folder_is_summed_up(folder: Path) -> None:
+    result = run("validate", folder)
+
+    assert result.exit_code == 0
+    assert result.output == "3 files, 4 models, ok\n"
+
+
+def test_every_error_of_every_file_is_shown_and_the_exit_code_is_1(folder: Path) -> None:
+    (folder / "a.yaml").write_bytes(manifest(model("a", typo=1), model("a")))
+    (folder / "b.yml").write_bytes(manifest("d"))
+
+    result = run("validate", folder)
+
+    assert result.exit_code == 1
+    lines = result.output.splitlines()
+    assert len(lines) == 4
+    assert lines[0].startswith(f"{folder}/a.yaml:12:9: spec.models[0].typo: unknown key 'typo'")
+    assert lines[1].startswith(f"{folder}/a.yaml:15:17: spec.models[1].name: 'a' is already")
+    assert lines[2].startswith(f"{folder}/c.json:10:17: spec.models[0].name: 'd' is already")
+    assert lines[2].endswith(f"at {folder}/b.yml:10:17")
+    assert lines[3] == "3 files, 3 errors"
+
+
+def test_a_clash_with_a_file_that_has_other_errors_is_shown(folder: Path) -> None:
+    (folder / "a.yaml").write_bytes(manifest(model("c", typo=1)))
+
+    result = run("validate", folder)
+
+    assert "unknown key 'typo'" in result.output
+    assert "'c' is already the name of a model" in result.output
+
+
+def test_a_warning_is_shown_and_is_no_error(tmp_path: Path) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_bytes(manifest(model("a", on_failure="revert")))
+
+    result = run("validate", file)
+
+    assert result.exit_code == 0
+    assert ": spec.models[0].on_failure: warning: 'revert' acts like 'keep'" in result.output
+    assert result.output.endswith("1 file, 1 model, 1 warning, ok\n")
+
+
+def test_the_node_that_is_asked_for(folder: Path) -> None:
+    result = run("validate", folder, "--node", "node-a")
+
+    assert "node-a would run:" in result.output
+    assert "  not b: nodes: [node-b]; this node is node-a" in result.output
+
+
+def test_json_for_machines(folder: Path) -> None:
+    (folder / "k.yaml").write_bytes(FOREIGN)
+
+    answer = json.loads(run("validate", folder, "--output", "json", "--node", "node-b").output)
+
+    assert (answer["ok"], answer["files"], answer["models"]) == (True, 4, ["a", "b", "c", "d"])
+    assert answer["skipped"][0]["kind"] == "Kustomization"
+    assert answer["node"]["models"] == ["a", "b", "c", "d"]
+
+
+def test_json_names_the_place_of_a_problem(tmp_path: Path) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_bytes(b"a: [")
+
+    answer = json.loads(run("validate", file, "--output", "json").output)
+
+    (problem,) = answer["problems"]
+    assert (problem["file"], problem["line"], problem["column"]) == (str(file), 1, 5)
+    assert problem["severity"] == "error"
+    assert answer["ok"] is False
+
+
+def test_annotations_for_a_github_workflow(tmp_path: Path) -> None:
+    file = tmp_path / "100%,a.yaml"
+    file.write_bytes(manifest(model("a", xyzzy=1)))
+
+    first = run("validate", file, "--output", "github").output.splitlines()[0]
+
+    where = f"file={tmp_path}/100%25%2Ca.yaml,line=12,col=9"
+    assert first == f"::error {where}::spec.models[0].xyzzy: unknown key 'xyzzy'"
+
+
+@pytest.mark.parametrize(
+    ("content", "wanted"),
+    [(manifest(), "allow_empty"), (FOREIGN, "no valid ModelManifest in the 1 file")],
+)
+def test_a_set_that_would_change_nothing_is_an_error(
+    tmp_path: Path, content: bytes, wanted: str
+) -> None:
+    """argo-cd#10987: CI should refuse what a node would."""
+    (tmp_path / "a.yaml").write_bytes(content)
+
+    result = run("validate", tmp_path)
+
+    assert result.exit_code == 1
+    assert wanted in result.output
+
+
+def test_an_empty_folder_is_an_error(tmp_path: Path) -> None:
+    assert run("validate", tmp_path).exit_code == 1
+
+
+def test_a_path_that_is_not_there_is_bad_usage(tmp_path: Path) -> None:
+    result = run("validate", tmp_path / "nowhere")
+
+    assert result.exit_code == 64
+    assert "no such file or directory" in result.output
+
+
+def test_a_file_that_is_named_twice_is_read_once(folder: Path) -> None:
+    result = run("validate", folder, folder / "a.yaml")
+
+    assert result.output == "3 files, 4 models, ok\n"
+
+
+def test_a_link_is_read_like_a_file(tmp_path: Path) -> None:
+    data = tmp_path / "..data"
+    data.mkdir()
+    (data / "a.yaml").write_bytes(manifest("a"))
+    (tmp_path / "a.yaml").symlink_to(Path("..data") / "a.yaml")
+
+    assert run("validate", tmp_path).output == "1 file, 1 model, ok\n"
+
+
+def test_the_schema_is_printed() -> None:
+    assert run("schema").output == schema_text()

@@ -1,0 +1,144 @@
+"""The JSON schema is fresh, takes what the parser takes, and what is published is valid."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from ruamel.yaml import YAML
+
+from reconciler.manifest.inspection import inspect
+from reconciler.manifest.resolve import FileInput
+from reconciler.manifest.schema import manifest_schema, schema_text
+from reconciler.manifest.supported import ACTED_ON
+from tests.manifest.texts import manifest, model
+
+ROOT = Path(__file__).parents[2]
+PUBLISHED = sorted([*ROOT.glob("manifests/**/*.yaml"), *ROOT.glob("examples/**/*.yaml")])
+VALIDATOR = jsonschema.Draft202012Validator(manifest_schema())
+
+
+def documents(file: Path) -> Iterator[Any]:
+    with file.open() as stream:
+        yield from YAML(typ="safe", pure=True).load_all(stream)
+
+
+def complaints(entry: dict[str, object]) -> list[str]:
+    document = json.loads(manifest(entry))
+    return [error.message for error in VALIDATOR.iter_errors(document)]
+
+
+def test_the_schema_file_is_fresh() -> None:
+    """Otherwise: make schema."""
+    assert (ROOT / "schema" / "manifest.schema.json").read_text() == schema_text()
+
+
+def test_the_schema_is_one() -> None:
+    jsonschema.Draft202012Validator.check_schema(manifest_schema())
+
+
+@pytest.mark.parametrize("file", PUBLISHED, ids=lambda file: str(file.relative_to(ROOT)))
+def test_published_manifests_satisfy_the_schema(file: Path) -> None:
+    for document in documents(file):
+        VALIDATOR.validate(document)
+
+
+@pytest.mark.parametrize("file", PUBLISHED, ids=lambda file: str(file.relative_to(ROOT)))
+def test_published_manifests_tell_editors_where_the_schema_is(file: Path) -> None:
+    first = file.read_text().splitlines()[0]
+
+    path = first.removeprefix("# yaml-language-server: $schema=")
+    assert (file.parent / path).resolve() == ROOT / "schema" / "manifest.schema.json"
+
+
+@pytest.mark.parametrize("folder", sorted({file.parent for file in PUBLISHED}), ids=str)
+def test_published_folders_are_valid_without_a_warning(folder: Path) -> None:
+    files = [
+        FileInput(name=str(f), content=f.read_bytes()) for f in PUBLISHED if f.parent == folder
+    ]
+
+    inspection = inspect(files)
+
+    assert inspection.problems == ()
+    assert inspection.manifest is not None
+    assert inspection.manifest.models
+
+
+def test_the_schema_takes_every_default_written_out() -> None:
+    case = Path(__file__).parent / "cases" / "defaults-written-out.yaml"
+
+    for document in documents(case):
+        VALIDATOR.validate(document)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"timeouts": {"ready": 90, "stop": "15s", "download": "1.5h", "drain": 0}},
+        {"env": {"A": "1", "B": {"from_env": "B"}, "C": {"from_file": "/c"}}},
+        {"nodes": "all"},
+        {"nodes": ["node-a", "node-b.example.com"]},
+        {"extra_args": {"ctx-size": 1, "x": {"y": [None, True]}}},
+        {"source": "file:///srv/models/x"},
+        {"source": "gguf/org_a/q4/a-00001-of-00002.gguf"},
+        {"gpus": 0, "type": "embedding", "backend": "xllamacpp", "on_failure": "keep"},
+    ],
+)
+def test_the_schema_and_the_parser_both_take(fields: dict[str, object]) -> None:
+    entry = model("a", **fields)
+
+    assert complaints(entry) == []
+    assert inspect([FileInput(name="a", content=manifest(entry))]).manifest is not None
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"typo": 1},
+        {"name": "a/b"},
+        {"timeouts": {"ready": "soon"}},
+        {"env": {"A": 1}},
+        {"env": {"A": {"from_envy": "X"}}},
+        {"nodes": []},
+        {"nodes": ["all"]},
+        {"gpus": 1},
+        {"type": "rerank"},
+        {"backend": "vllm-cuda"},
+        {"refresh": "auto"},
+        {"source": "hf://org/name"},
+        {"source": "justaname"},
+        {"replicas": 2},
+        {"gpu_ids": [0]},
+        {"extra_args": {"--x": 1}},
+    ],
+    ids=str,
+)
+def test_the_schema_and_the_parser_both_refuse(fields: dict[str, object]) -> None:
+    entry = model("a") | fields
+
+    assert complaints(entry)
+    assert inspect([FileInput(name="a", content=manifest(entry))]).manifest is None
+
+
+def test_every_field_is_described() -> None:
+    schema = manifest_schema()
+    shapes = [schema, *schema["$defs"].values()]
+
+    bare = [
+        f"{key}"
+        for shape in shapes
+        for key, field in shape.get("properties", {}).items()
+        if not field.get("description")
+        and not schema["$defs"].get(field.get("$ref", "").rpartition("/")[2], {}).get("description")
+    ]
+    assert bare == []
+
+
+def test_what_is_not_supported_is_the_default_or_one_of_several_values() -> None:
+    schema = manifest_schema()
+    for pattern, values in ACTED_ON.items():
+        if pattern.startswith("models.*.") and pattern.count(".") == 2:
+            field = schema["$defs"]["Model"]["properties"][pattern.rpartition(".")[2]]
+            assert field["enum"] == list(values)

@@ -1,0 +1,150 @@
+"""Which models a node runs and with what; hashes change only when they must."""
+
+import pytest
+
+from reconciler.manifest.resolve import resolve
+from reconciler.manifest.select import select
+from reconciler.plan.desired import Desired, DesiredModel, SecretRef, Timeouts
+from tests.manifest.texts import listing, manifest, model
+
+
+def desired(*files: bytes, node: str = "node-a", peers: bool = False) -> Desired:
+    resolution = resolve(listing(**{f"f{index}": file for index, file in enumerate(files)}), {})
+    assert resolution.whole, resolution.problems
+    assert resolution.manifest is not None
+    return select(resolution.manifest, node=node, revision="r1", peers=peers)
+
+
+def selected(entry: dict[str, object], **spec: object) -> DesiredModel:
+    (only,) = desired(manifest(entry, **spec)).models
+    return only
+
+
+def test_a_node_runs_what_names_it_and_what_names_none() -> None:
+    file = manifest(
+        model("z"),
+        model("here", nodes=["node-b", "node-a"]),
+        model("everywhere", nodes="all"),
+        model("there", nodes=["node-b", "node-c"]),
+    )
+
+    wanted = desired(file)
+
+    assert (wanted.node, wanted.revision) == ("node-a", "r1")
+    assert [entry.name for entry in wanted.models] == ["everywhere", "here", "z"]
+    (other,) = wanted.elsewhere
+    assert (other.name, other.reason) == ("there", "nodes: [node-b, node-c]; this node is node-a")
+
+
+def test_with_peers_a_model_that_names_no_node_waits_for_placement() -> None:
+    wanted = desired(manifest("a", model("b", nodes="all")), peers=True)
+
+    assert [entry.name for entry in wanted.models] == ["b"]
+    assert "not supported yet" in wanted.elsewhere[0].reason
+
+
+def test_fields_arrive_as_they_are_written() -> None:
+    entry = model(
+        "a",
+        enabled=False,
+        aliases=["b", "org/c"],
+        file="q4.gguf",
+        type="embedding",
+        format="gguf",
+        backend="xllamacpp",
+        gpus=0,
+        priority=-3,
+        extra_args={"ctx-size": 1, "jinja": True, "chat_template_kwargs": {"x": [1, None]}},
+        env={"A": "1", "B": {"from_env": "B"}, "C": {"from_file": "/run/secrets/c"}},
+    )
+
+    chosen = selected(entry)
+
+    assert (chosen.enabled, chosen.aliases, chosen.priority) == (False, ("b", "org/c"), -3)
+    assert (chosen.spec.source, chosen.spec.file) == ("gguf/org_a", "q4.gguf")
+    assert (chosen.spec.type, chosen.spec.format) == ("embedding", "gguf")
+    assert (chosen.spec.backend, chosen.spec.gpus) == ("xllamacpp", 0)
+    assert chosen.spec.extra_args == {
+        "ctx_size": 1,
+        "jinja": True,
+        "chat_template_kwargs": {"x": [1, None]},
+    }
+    assert chosen.spec.env == {
+        "A": "1",
+        "B": SecretRef(from_env="B"),
+        "C": SecretRef(from_file="/run/secrets/c"),
+    }
+    assert chosen.place.file == "f0.yaml"
+
+
+def test_defaults_are_merged_key_by_key_and_the_models_own_key_wins() -> None:
+    chosen = selected(
+        model("a", extra_args={"ctx_size": 1, "jinja": None}, timeouts={"stop": "5s"}),
+        defaults={
+            "timeouts": {"ready": "1h", "stop": 90, "download": "1.5h"},
+            "extra_args": {"llama": {"ctx-size": 2, "parallel": 4, "jinja": True}},
+        },
+    )
+
+    assert chosen.spec.extra_args == {"ctx_size": 1, "parallel": 4}
+    assert chosen.timeouts == Timeouts(ready=3600.0, stop=5.0, download=5400.0)
+
+
+def test_defaults_are_for_their_own_document_only() -> None:
+    defaults = {"extra_args": {"llama": {"parallel": 4}}}
+
+    wanted = desired(manifest("a", defaults=defaults), manifest("b"))
+
+    assert [entry.spec.extra_args for entry in wanted.models] == [{"parallel": 4}, {}]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"aliases": ["x"]},
+        {"priority": 5},
+        {"timeouts": {"ready": "1h"}},
+        {"nodes": ["node-a"]},
+        {"enabled": False},
+        {"on_failure": "keep"},
+        {"extra_args": {"ctx-size": 1}},
+        {"type": "llm", "backend": "auto"},
+    ],
+    ids=lambda change: ",".join(change),
+)
+def test_what_does_not_reach_the_process_changes_no_hash(change: dict[str, object]) -> None:
+    before = selected(model("a", extra_args={"ctx_size": 1}))
+
+    after = selected(model("a", **{"extra_args": {"ctx_size": 1}, **change}))
+
+    assert after.spec_hash == before.spec_hash
+
+
+@pytest.mark.parametrize(
+    "change", [{"extra_args": {"ctx_size": 2}}, {"env": {"A": "1"}}, {"file": "x.gguf"}]
+)
+def test_what_reaches_the_process_changes_the_hash(change: dict[str, object]) -> None:
+    before = selected(model("a", extra_args={"ctx_size": 1}))
+
+    after = selected(model("a", **{"extra_args": {"ctx_size": 1}, **change}))
+
+    assert after.spec_hash != before.spec_hash
+
+
+def test_a_default_counts_like_the_models_own_key() -> None:
+    written = selected(model("a", extra_args={"parallel": 4}))
+
+    inherited = selected(model("a"), defaults={"extra_args": {"llama": {"parallel": 4}}})
+
+    assert inherited.spec_hash == written.spec_hash
+
+
+def test_any_document_suspends_all() -> None:
+    assert desired(manifest("a"), manifest("b", suspend=True)).suspend
+
+
+@pytest.mark.parametrize(("node", "suspended"), [("node-a", True), ("node-b", False)])
+def test_a_node_is_suspended_by_its_settings(node: str, suspended: bool) -> None:
+    file = manifest("a", node_settings={"node-a": {"suspend": True}})
+
+    assert desired(file, node=node).suspend is suspended
