@@ -43,7 +43,8 @@ def source_facts(now: Understanding) -> Iterable[Fact]:
             message=f"{now.source_error}; the last good version stays in force",
         )
     elif now.location:
-        yield Fact(type="SourceReady", status=True, reason="Read", message=f"read {now.location}")
+        message = "; ".join([f"read {now.location}", *now.notices])
+        yield Fact(type="SourceReady", status=True, reason="Read", message=message)
     else:
         yield Fact(type="SourceReady", status=False, reason="NotReadYet", message="not read yet")
     errors = [problem for problem in now.problems if problem.is_error]

@@ -24,7 +24,7 @@ class Understanding:
     """What the newest snapshot came to.
 
     `desired` is None until something good was read once. `problems` are the newest revision's;
-    `kept` names the files that count as they were.
+    `kept` names the files that count as they were. `notices`: how the source has to be read.
     """
 
     desired: Desired | None = None
@@ -34,6 +34,7 @@ class Understanding:
     problems: tuple[Problem, ...] = ()
     kept: tuple[str, ...] = ()
     whole: bool = False
+    notices: tuple[str, ...] = ()
 
 
 class Intent:
@@ -47,6 +48,7 @@ class Intent:
         self._seen: Snapshot | None = None
         self._in_force: Mapping[str, bytes] = {}
         self._parses: Parses = {}
+        self._notices: tuple[str, ...] = ()
         self._understanding = Understanding()
 
     @property
@@ -61,8 +63,10 @@ class Intent:
         self._in_force = kept.files
         self._understanding = Understanding(revision=Revision(applied=kept.revision or None))
 
-    def offer(self, snapshot: Snapshot) -> None:
+    def offer(self, snapshot: Snapshot, notices: tuple[str, ...] = ()) -> None:
+        """Note a snapshot, and what an operator should know of how it was read."""
         self._newest = snapshot
+        self._notices = notices
         self._wake()
 
     async def refresh(self) -> Understanding:
@@ -87,6 +91,7 @@ class Intent:
             problems=resolution.problems,
             kept=resolution.kept,
             whole=resolution.whole,
+            notices=self._notices,
         )
         self._say(snapshot)
         return self._understanding

