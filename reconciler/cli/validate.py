@@ -1,6 +1,7 @@
 """`xgen-model validate`: every problem of a manifest at once, for people, machines and CI."""
 
 import json
+import os
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
@@ -10,7 +11,9 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from reconciler.errors import XgenError
 from reconciler.manifest.inspection import Inspection, inspect
+from reconciler.manifest.parse import MAX_BYTES
 from reconciler.manifest.problem import Problem
 from reconciler.manifest.resolve import FileInput
 from reconciler.manifest.select import select
@@ -44,12 +47,12 @@ def validate(
 
     Exit 0: valid, with warnings at most. 1: errors. 64: a path that is not there.
     """
-    missing = [path for path in paths if not path.exists()]
+    missing = [path for path in paths if not os.path.lexists(path)]
     for path in missing:
         typer.echo(f"error: cannot read {path}: no such file or directory", err=True)
     if missing:
         raise typer.Exit(BAD_USAGE)
-    files = list(_files(paths))
+    files = [_read(file) for file in _files(paths)]
     inspection = inspect(files)
     desired = None
     if node is not None and inspection.manifest is not None:
@@ -66,15 +69,23 @@ def validate(
     raise typer.Exit(0 if inspection.manifest is not None else 1)
 
 
-def _files(paths: list[Path]) -> Iterator[FileInput]:
-    """The files behind the paths, each once, read as a source reads them."""
+def _files(paths: list[Path]) -> Iterator[Path]:
+    """The files behind the paths, each once, chosen as a source chooses them."""
     seen: set[Path] = set()
     for path in paths:
-        for file in sorted(path.iterdir()) if path.is_dir() else [path]:
-            wanted = not path.is_dir() or _is_manifest(file)
-            if wanted and (real := file.resolve()) not in seen:
+        for file in _listed(path) if path.is_dir() else [path]:
+            real = Path(os.path.realpath(file))
+            if real not in seen:
                 seen.add(real)
-                yield _read(file)
+                yield file
+
+
+def _listed(folder: Path) -> list[Path]:
+    try:
+        files = sorted(folder.iterdir())
+    except OSError as exc:
+        raise XgenError(f"cannot list {folder}: {exc.strerror}") from exc
+    return [file for file in files if _is_manifest(file)]
 
 
 def _is_manifest(file: Path) -> bool:
@@ -83,7 +94,8 @@ def _is_manifest(file: Path) -> bool:
 
 def _read(file: Path) -> FileInput:
     try:
-        return FileInput(name=str(file), content=file.read_bytes())
+        with file.open("rb") as stream:
+            return FileInput(name=str(file), content=stream.read(MAX_BYTES + 1))
     except OSError as exc:
         return FileInput(name=str(file), error=exc.strerror or str(exc))
 

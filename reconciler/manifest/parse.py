@@ -163,8 +163,7 @@ class _File:
 
 def _text(name: str, content: bytes) -> str | Problem:
     if len(content) > MAX_BYTES:
-        size = len(content) / MAX_BYTES
-        return _at_start(name, f"the file is too large: {size:.1f} MiB, and 1 MiB at most is read")
+        return _at_start(name, "the file is too large: more than 1 MiB")
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -104,8 +104,11 @@ _MODEL_FILES: Mapping[str, frozenset[str]] = {
     "vllm": _words("chat_template lora_modules tokenizer generation_config"),
 }
 """Flags whose value names files: only files of the model itself, as `@/…`, may be named."""
-_WHOLE = frozenset({"tokenizer", "reasoning_parser", "data_parallel_size", "dp"})
-"""vLLM flags of their own that are also the beginning of a refused one."""
+_WHOLE: Mapping[str, frozenset[str]] = {
+    "llama": _words("no_host"),
+    "vllm": _words("tokenizer reasoning_parser data_parallel_size dp"),
+}
+"""Flags of their own that are also the negation or the beginning of a refused one."""
 _NOT_FILES = frozenset({"auto", "vllm"})
 
 
@@ -118,11 +121,12 @@ def refused_reason(backend_family: str, flag: str) -> str | None:
     """Why the flag is refused, in any spelling; None: it is not. Families: `llama`, `vllm`."""
     name = canonical(flag).partition(".")[0]
     table = _FLAGS.get(backend_family, {})
+    if name in _WHOLE.get(backend_family, frozenset()):
+        return None
     for candidate in (name, name.lower(), name.lower().removeprefix("no_")):
         if reason := table.get(candidate) or _ANYWHERE.get(candidate):
             return reason
-    if backend_family == "vllm" and name not in _WHOLE:
-        # argparse takes any unique beginning of a flag for the flag
+    if backend_family == "vllm":  # argparse takes any unique beginning of a flag for the flag
         return next((table[full] for full in table if full.startswith(name.lower())), None)
     return None
 
@@ -171,6 +175,7 @@ _ENV_RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"LLAMA_ARG_.*", "flags of the engine stand in extra_args"),
         (r"LLAMA_(CACHE|SERVER_.*|APP_CMD)", _OURS),
         (r"VLLM_(HOST_IP|PORT|KEEP_ALIVE_ON_ENGINE_DEATH)|HOST|HOST_IP|PORT|MODEL", _OURS),
+        (r"LLAMA_LOG_FILE", _LOGS),
         (r"CONFIG_FILE", _CONFIG),
         (r"(HF_HUB|TRANSFORMERS|HF_DATASETS)_OFFLINE|HF_ENDPOINT", _HUB),
     )

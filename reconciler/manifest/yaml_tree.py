@@ -153,6 +153,8 @@ class _Composer:
     def _add_scalar(self, event: Any) -> None:
         text = str(event.value)
         value: Scalar = text
+        if not text and not event.style and self.stack and (key := self.stack[-1].key):
+            self.line, self.column = key.line, key.column  # its own mark is that of what follows
         if event.style:
             value = self._repaired(text)
         elif not self._expects_key():

@@ -142,6 +142,15 @@ def test_a_path_that_is_not_there_is_bad_usage(tmp_path: Path) -> None:
     assert "no such file or directory" in result.output
 
 
+def test_a_dangling_link_is_a_problem_of_its_own(folder: Path) -> None:
+    (folder / "lost.yaml").symlink_to("nowhere")
+
+    result = run("validate", folder)
+
+    assert result.exit_code == 1
+    assert "lost.yaml:1:1: cannot read this file: No such file or directory" in result.output
+
+
 def test_a_file_that_is_named_twice_is_read_once(folder: Path) -> None:
     result = run("validate", folder, folder / "a.yaml")
 

@@ -50,7 +50,7 @@ def test_tells_where_a_control_character_stands(control: str) -> None:
 def test_refuses_more_than_a_mebibyte() -> None:
     padding = b"#" * (1024 * 1024)
 
-    assert "too large: 1.0 MiB" in only_problem(manifest("a") + padding)
+    assert "too large: more than 1 MiB" in only_problem(manifest("a") + padding)
 
 
 def test_takes_exactly_a_mebibyte() -> None:
@@ -167,6 +167,14 @@ def test_a_model_is_placed_at_its_name() -> None:
     (document,) = parse(text).documents
 
     assert str(document.model_places[0]) == "a.yaml:7:13"
+
+
+def test_a_missing_value_is_placed_at_its_key() -> None:
+    text = (
+        b"apiVersion: xgen.io/v1alpha1\nkind: ModelManifest\nmetadata: {name: x}\nspec:\n\n# end\n"
+    )
+
+    assert only_problem(text).startswith("a.yaml:4:1: spec: must be a map of keys, not null")
 
 
 def test_yaml_1_2_words_are_text() -> None:

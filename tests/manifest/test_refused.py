@@ -32,7 +32,7 @@ def test_llama_server_flags_that_are_refused(flag: str) -> None:
 @pytest.mark.parametrize(
     "flag",
     _words(
-        "ctx_size --ctx-size c parallel np threads jinja no_mmproj pooling cache_ram "
+        "ctx_size --ctx-size c parallel np threads jinja no_mmproj no_host pooling cache_ram "
         "flash_attn lora chat_template_file ubatch_size spec_default n_gpu_layers ngl mlock "
         "temp reasoning_format cache_type_k"
     ),
