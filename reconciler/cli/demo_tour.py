@@ -11,7 +11,7 @@ from rich.console import Console
 from reconciler.node.agent import Up
 from reconciler.node.shutdown import Shutdown
 from reconciler.plan.phase import State
-from reconciler.status import Condition, ModelStatus, Status
+from reconciler.status import Condition, Status
 
 PROMPT = "Q: What is the capital of France?\nA:"
 TEXT = "A cat sleeps on the sofa."
@@ -61,21 +61,24 @@ class Follower:
             text = f"{model.state}: {model.reason}"
             if model.target:
                 text += f" (coming: {model.target.state}, {model.target.reason})"
-            aliases = f" alias {', '.join(model.aliases)};" if model.aliases else ""
-            self._say(model.name, model.state, f"{aliases} {text}".strip(), _lines(model))
+            if model.aliases:
+                text += f"   aliases: {', '.join(model.aliases)}"
+            key = f"{model.state} {model.pid} {model.aliases} {model.target}"
+            self._say(model.name, key, model.state, text, model.last_lines[-5:])
         for gone in self._said.keys() - {m.name for m in status.models} - {"manifest"}:
             del self._said[gone]
             self._console.print(f"  {gone:<12} gone")
         bad = [c.message for c in status.conditions if c.status == "False" and _matters(c)]
         if bad:
-            self._say("manifest", State.ERROR, "; ".join(bad), ())
+            text = "; ".join(bad)
+            self._say("manifest", text, State.ERROR, text, ())
         elif self._said.pop("manifest", None):
             self._console.print(f"  {'manifest':<12} [green]good again[/]")
 
-    def _say(self, name: str, state: State, text: str, lines: tuple[str, ...]) -> None:
-        if self._said.get(name) == text:
+    def _say(self, name: str, key: str, state: State, text: str, lines: tuple[str, ...]) -> None:
+        if self._said.get(name) == key:
             return
-        self._said[name] = text
+        self._said[name] = key
         self._console.print(f"  {name:<12} ", end="")
         self._console.print(text, style=_COLOURS.get(state, "yellow"), markup=False)
         for line in lines:
@@ -85,10 +88,6 @@ class Follower:
 def _matters(condition: Condition) -> bool:
     """Not before the first read of the manifest, a moment after the start."""
     return condition.reason not in ("NotReadYet", "NothingGoodYet", "Waiting")
-
-
-def _lines(model: ModelStatus) -> tuple[str, ...]:
-    return model.last_lines[-5:]
 
 
 def _not_loaded(status: Status) -> list[str]:
@@ -101,8 +100,9 @@ async def _ask(demo: Demo, up: Up) -> bool:
     completion: dict[str, object] = {
         "model": "gpt-4o-mini",
         "prompt": PROMPT,
-        "max_tokens": 3,
+        "max_tokens": 8,
         "temperature": 0,
+        "stop": ["\n"],
     }
     embedding: dict[str, object] = {"model": "gemma-embed", "input": TEXT}
     async with httpx.AsyncClient(base_url=up.url, timeout=120, trust_env=False) as client:
