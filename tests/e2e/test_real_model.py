@@ -76,6 +76,17 @@ def test_a_manifest_becomes_answers_of_a_real_model(on_s3: Agent) -> None:
     assert on_s3.processes() == []
 
 
+def test_the_quickstart_serves_what_its_manifest_says(make_agent: MakeAgent) -> None:
+    agent = make_agent("--manifest", str(REPOSITORY / "examples" / "quickstart"), real=True)
+    shutil.copyfile(gemma(), agent.model_file(PREFIX, "gemma-3-270m-Q4_K_M.gguf"))
+    agent.start()
+    agent.wait_up()
+    agent.wait_state("gemma", "loaded", seconds=120)
+    body = {"model": "gpt-4o-mini", "messages": [{"role": "user", "content": "Hello"}]}
+    answer = agent.post("/v1/chat/completions", {**body, "max_tokens": 4})
+    assert answer.json()["choices"][0]["message"]["content"]
+
+
 def test_a_client_that_leaves_a_real_model_frees_its_slot(on_s3: Agent) -> None:
     """The engine's own counter of running requests returns to zero."""
     on_s3.write(manifest(CHAT))
