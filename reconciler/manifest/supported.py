@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping
 from reconciler.manifest.problem import Finding, Loc, Severity, shown
 from reconciler.plan.desired import JsonValue
 
+_STALL: tuple[JsonValue, ...] = ("15m", 900)
+
 ACTED_ON: Mapping[str, tuple[JsonValue, ...]] = {
     "defaults.extra_args.vllm": ({},),
     "node_settings.*.drain": (False,),
@@ -27,6 +29,8 @@ ACTED_ON: Mapping[str, tuple[JsonValue, ...]] = {
     "models.*.gpu_memory": (None,),
     "models.*.tensor_parallel_size": (None,),
     "models.*.pipeline_parallel_size": (1,),
+    "defaults.timeouts.stall": _STALL,
+    "models.*.timeouts.stall": _STALL,
     "models.*.strategy": ("auto", "recreate"),
     "models.*.on_failure": ("revert", "keep"),
     "models.*.keep_last_good": (True,),
