@@ -53,7 +53,7 @@ def plan(desired: Desired | None, observed: Observed, now: float) -> Plan:
     return Plan(
         actions=_in_order(listed, steps),
         outlook=tuple(seen),
-        next_at=_next_at(steps.values(), now),
+        next_at=_next_at(steps.values()),
         notes=_notes(desired, observed.leftovers),
     )
 
@@ -84,15 +84,12 @@ def _in_order(listed: Iterable[Case], steps: dict[ModelName, Step]) -> tuple[Act
     return tuple(action for _, _, action in sorted(actions, key=lambda each: each[:2]))
 
 
-def _next_at(steps: Iterable[Step], now: float) -> float | None:
-    """The earliest retry or deadline.
-
-    A step with an action, or one that is due but must wait, is woken by an event instead.
-    """
+def _next_at(steps: Iterable[Step]) -> float | None:
+    """The earliest retry or deadline. What acts, or waits for others, is woken by an event."""
     idle = [step for step in steps if step.action is None]
     times = [step.retry.at for step in idle if step.retry is not None]
     times += [step.deadline for step in idle if step.deadline is not None]
-    return min((time for time in times if time > now), default=None)
+    return min(times, default=None)
 
 
 def _notes(desired: Desired, leftovers: Sequence[Leftover]) -> tuple[str, ...]:

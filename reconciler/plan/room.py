@@ -3,9 +3,8 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from reconciler.plan.actions import StartBackend
 from reconciler.plan.case import Case
-from reconciler.plan.devices import Holder, conflict, holders, making_way, obstacle, owners
+from reconciler.plan.devices import conflict, holders, making_way, obstacle, owners
 from reconciler.plan.ids import ModelName
 from reconciler.plan.observed import EffectKind, Leftover, ProcessPhase
 from reconciler.plan.phase import State
@@ -58,10 +57,6 @@ def grant(
             granted[case.name] = step.waiting(f"waits: {wait}")
             continue
         loads.add(case.name)
-        if isinstance(step.action, StartBackend):
-            for gpu in step.action.gpus:
-                taken = Holder(model=case.name, what="a start under way")
-                held[gpu] = (*held.get(gpu, ()), taken)
     return granted
 
 

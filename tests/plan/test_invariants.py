@@ -16,7 +16,9 @@ from reconciler.plan.actions import (
     Plan,
     StartBackend,
     StopBackend,
+    StopLeftover,
 )
+from reconciler.plan.desired import DesiredModel
 from reconciler.plan.ids import FilesDigest, GpuUuid, ModelName, Nonce
 from reconciler.plan.observed import EffectKind, Leftover, Observed
 from reconciler.plan.phase import State, advance
@@ -37,9 +39,25 @@ class PlannerAgainstTheWorld(RuleBasedStateMachine):
         self.world = World()
         self.states: dict[ModelName, State] = {}
 
-    @initialize(left=st.lists(NAMES, max_size=2), slots=st.integers(1, 2))
-    def an_agent_begins(self, left: list[ModelName], slots: int) -> None:
+    @initialize(
+        left=st.one_of(st.just([]), st.lists(NAMES, max_size=2)),
+        slots=st.integers(1, 2),
+        processes_read=st.booleans(),
+        models=st.one_of(st.none(), st.dictionaries(NAMES, GPUS)),
+    )
+    def an_agent_begins(
+        self,
+        left: list[ModelName],
+        slots: int,
+        processes_read: bool,
+        models: dict[ModelName, tuple[str, ...]] | None,
+    ) -> None:
         self.world.max_parallel_loads = slots
+        self.world.processes_read = processes_read
+        if models is not None:
+            self.world.manifest = {
+                name: desired_model(name, gpus=gpus) for name, gpus in models.items()
+            }
         self.world.leftovers = [
             Leftover(nonce=Nonce(f"old{pid}"), model=name, pid=pid)
             for pid, name in enumerate(left, start=500)
@@ -68,6 +86,14 @@ class PlannerAgainstTheWorld(RuleBasedStateMachine):
     def manifest_drops(self, name: ModelName) -> None:
         self.world.manifest = self.world.manifest or {}
         self.world.manifest.pop(name, None)
+
+    @precondition(lambda self: len(self.world.manifest or {}) > 1)
+    @rule(data=st.data(), version=st.integers(1, 2))
+    def devices_change_hands(self, data: st.DataObject, version: int) -> None:
+        manifest = self.world.manifest or {}
+        one, other = data.draw(st.permutations(sorted(manifest)))[:2]
+        for name, gpus in ((one, manifest[other].gpus), (other, manifest[one].gpus)):
+            manifest[name] = desired_model(name, version, gpus=gpus)
 
     @rule(on=st.sampled_from([False, False, True]))
     def manifest_suspends(self, on: bool) -> None:
@@ -175,6 +201,12 @@ class PlannerAgainstTheWorld(RuleBasedStateMachine):
                 case _:
                     pass
 
+        for name, (effect, _) in world.under_way.items():
+            if made.outlook and not world.suspend and effect.kind is EffectKind.FETCH:
+                model = (world.manifest or {}).get(name)
+                wanted = model is not None and model.enabled and model.spec_hash == effect.spec_hash
+                assert wanted or effect.aborting or name in names, "a useless download goes on"
+
     def devices_in_use(self) -> set[GpuUuid]:
         processes = [each for many in self.world.processes.values() for each in many]
         held = [each.gpus for each in processes]
@@ -213,6 +245,11 @@ class PlannerAgainstTheWorld(RuleBasedStateMachine):
             self.states[outlook.model] = advance(before.get(outlook.model), outlook.state)
         if self.world.manifest is not None and self.world.processes_read:
             assert set(self.world.manifest) <= set(self.states)
+        for action in made.actions:
+            if isinstance(action, StartBackend):
+                assert self.states[action.model] is State.LOADING
+            if isinstance(action, StopBackend | StopLeftover):
+                assert self.states[action.model] is State.UNLOADING
 
     def teardown(self) -> None:
         """From now on all goes well: it must come to rest, and then be as desired."""
@@ -231,6 +268,9 @@ class PlannerAgainstTheWorld(RuleBasedStateMachine):
         assert plan(world.desired(), world.observed(), world.now + A_DAY) == made
         for outlook in made.outlook:
             self.check_at_rest(outlook)
+        targets = [outlook.target.state for outlook in made.outlook if outlook.target]
+        if any(outlook.state is State.PENDING for outlook in made.outlook) or targets:
+            assert State.BLOCKED in targets, "models wait for each other"
         assert {outlook.model for outlook in made.outlook} == set(world.manifest)
         assert set(world.processes) <= {
             name for name, model in world.manifest.items() if model.enabled
@@ -250,20 +290,27 @@ class PlannerAgainstTheWorld(RuleBasedStateMachine):
             assert running == [wanted]
             return
         shown = outlook.target or outlook
-        failure = world.failures.get(name)
         if shown.state is State.BLOCKED and "GPU" not in shown.reason:
-            refused = (name, model.spec_hash) in world.refused
-            assert refused or (failure and next_attempt_at(failure, key=name) is None)
+            assert (name, model.spec_hash) in world.refused or self.failed_for_good(model)
             return
         assert shown.state in (State.PENDING, State.BLOCKED)
         assert "GPU" in shown.reason
         assert model.gpus
 
+    def failed_for_good(self, model: DesiredModel) -> bool:
+        failure = self.world.failures.get(model.name)
+        assert failure is not None
+        digest = self.world.cached.get((model.name, model.spec_hash))
+        assert failure.spec_hash == model.spec_hash
+        assert failure.files_digest in (None, digest)
+        assert (failure.during == "fetch") == (digest is None)
+        return next_attempt_at(failure, key=model.name) is None
+
 
 TestPlannerAgainstTheWorld = PlannerAgainstTheWorld.TestCase
 TestPlannerAgainstTheWorld.settings = settings(
-    max_examples=200,
-    stateful_step_count=40,
+    max_examples=300,
+    stateful_step_count=60,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
