@@ -243,12 +243,14 @@ class Effects:
         def note(done: int, total: int) -> None:
             running.progress = (done, total)
 
-        work = loop.run_in_executor(
-            self._fetchers,
-            lambda: self._cache.fetch(
-                model.spec, on_progress=note, cancelled=running.cancelled.is_set
-            ),
-        )
+        def fetch() -> None:
+            self._cache.fetch(model.spec, on_progress=note, cancelled=running.cancelled.is_set)
+            if self._cache.lookup(model.spec) is None:  # else it would be fetched for ever
+                raise Transient(
+                    f"cannot use {model.spec.source}: its files were fetched and are not found"
+                )
+
+        work = loop.run_in_executor(self._fetchers, fetch)
         limit = model.timeouts.download
         try:
             async with asyncio.timeout(limit):

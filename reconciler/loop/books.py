@@ -92,7 +92,8 @@ class Books:
             del self._pages[gone]
 
     def _book_effect(self, failed: EffectFailed, at: float) -> None:
-        if not self._wanted(failed.model, failed.spec_hash):
+        # A stop that failed counts for what is not wanted any more too: it spaces out the stops.
+        if failed.during != "stop" and not self._wanted(failed.model, failed.spec_hash):
             return
         page = self._page(failed.model)
         page.last_lines = ()
@@ -109,11 +110,13 @@ class Books:
 
     def _book_stop(self, stopped: BackendStopped, at: float) -> None:
         instance = self._instances.pop(stopped.nonce, None)
+        page = self._page(stopped.model)
+        if page.failure and page.failure.during == "stop":
+            page.failure = None
         if stopped.failure is None or instance is None:
             return
         if not self._wanted(stopped.model, instance.spec_hash):
             return
-        page = self._page(stopped.model)
         page.failure = after_failure(
             page.failure,
             spec_hash=instance.spec_hash,

@@ -1,0 +1,153 @@
+"""What the loop books of exits and outcomes, and for which instance."""
+
+from pathlib import Path
+
+from reconciler.apply.backends import BackendExited, BackendView
+from reconciler.apply.outcomes import BackendStopped, EffectFailed, FilesFetched
+from reconciler.backend.launch import Launch, Probe
+from reconciler.loop.books import Books
+from reconciler.plan.desired import ModelType
+from reconciler.plan.ids import FilesDigest, Instance, ModelName, Nonce, SpecHash
+
+M = ModelName("m")
+WANTED = Instance(spec_hash=SpecHash("1:new"), files_digest=FilesDigest("d"))
+OLD = Instance(spec_hash=SpecHash("1:old"), files_digest=FilesDigest("d"))
+
+
+def books() -> Books:
+    made = Books()
+    made.want({M: WANTED.spec_hash})
+    return made
+
+
+def view(nonce: str = "n1", instance: Instance = WANTED, loaded: bool = False) -> BackendView:
+    probe = Probe(
+        health_path="/health",
+        models_path="/v1/models",
+        served_name="m",
+        answer_path="/v1/completions",
+        answer_body={},
+        type=ModelType.LLM,
+    )
+    return BackendView(
+        model=M,
+        nonce=Nonce(nonce),
+        pid=1,
+        instance=instance,
+        launch=Launch(backend="b", argv=("b",), env={}, host="127.0.0.1", port=1, probe=probe),
+        gpus=(),
+        started_at=0.0,
+        loaded_at=1.0 if loaded else None,
+        log_path=Path("log"),
+        stopping=False,
+    )
+
+
+def exited(during: str, nonce: str = "n1", instance: Instance = WANTED) -> BackendExited:
+    return BackendExited(
+        model=M,
+        nonce=Nonce(nonce),
+        pid=1,
+        instance=instance,
+        during=during,
+        code=1,
+        signal=None,
+        uptime_seconds=1.0,
+        loaded_seconds=0.0,
+        last_lines=("bad flag",),
+        reason="exited with code 1",
+        at=10.0,
+    )
+
+
+def failed(during: str, spec_hash: SpecHash = WANTED.spec_hash) -> EffectFailed:
+    return EffectFailed(
+        model=M,
+        spec_hash=spec_hash,
+        files_digest=None,
+        during=during,
+        reason="cannot do it",
+        permanent=False,
+    )
+
+
+def test_an_exit_is_a_failure_with_its_last_lines() -> None:
+    made = books()
+    made.see(view())
+    made.book_exit(exited("load"))
+    failure = made.failure(M)
+    assert failure is not None
+    assert (failure.reason, failure.during, failure.count) == ("exited with code 1", "load", 1)
+    assert made.last_lines(M) == ("bad flag",)
+
+
+def test_an_exit_that_was_asked_for_is_none() -> None:
+    made = books()
+    made.see(view())
+    made.book_exit(exited("stop"))
+    assert made.failure(M) is None
+
+
+def test_a_stop_for_a_reason_is_a_failure_of_the_instance() -> None:
+    made = books()
+    made.see(view())
+    made.book_exit(exited("stop"))
+    stopped = BackendStopped(model=M, nonce=Nonce("n1"), failure="not ready within 2s")
+    made.book_outcome(stopped, at=11.0)
+    failure = made.failure(M)
+    assert failure is not None
+    assert (failure.reason, failure.during) == ("not ready within 2s", "load")
+
+
+def test_what_is_not_wanted_any_more_leaves_the_block_of_what_is() -> None:
+    made = books()
+    for _ in range(3):
+        made.book_exit(exited("load"))
+    made.book_exit(exited("run", nonce="n2", instance=OLD))
+    made.book_outcome(failed("fetch", OLD.spec_hash), at=12.0)
+    failure = made.failure(M)
+    assert failure is not None
+    assert failure.permanent
+
+
+def test_a_stop_that_failed_is_remembered_until_one_succeeds() -> None:
+    made = books()
+    made.see(view(instance=OLD))
+    made.book_outcome(failed("stop", OLD.spec_hash), at=12.0)
+    failure = made.failure(M)
+    assert failure is not None
+    assert failure.during == "stop"
+    made.book_outcome(BackendStopped(model=M, nonce=Nonce("n1")), at=13.0)
+    assert made.failure(M) is None
+
+
+def test_a_fetch_that_went_well_ends_the_row_of_failed_ones() -> None:
+    made = books()
+    made.book_outcome(failed("fetch"), at=1.0)
+    assert made.failures_in_a_row(M) == 1
+    made.book_outcome(FilesFetched(model=M, spec_hash=WANTED.spec_hash, seconds=1.0), at=2.0)
+    assert made.failure(M) is None
+
+
+def test_restarts_count_starts_after_the_first() -> None:
+    made = books()
+    for nonce in ("n1", "n1", "n2"):
+        made.see(view(nonce))
+    assert made.restarts(M) == 1
+
+
+def test_what_was_loaded_once_is_never_blocked_by_exits_during_a_load() -> None:
+    made = books()
+    made.see(view(loaded=True))
+    for _ in range(4):
+        made.book_exit(exited("load"))
+    failure = made.failure(M)
+    assert failure is not None
+    assert (failure.ever_loaded, failure.permanent) == (True, False)
+
+
+def test_a_model_that_is_gone_is_forgotten() -> None:
+    made = books()
+    made.book_exit(exited("load"))
+    made.keep_only(())
+    assert made.failure(M) is None
