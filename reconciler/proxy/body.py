@@ -30,6 +30,7 @@ class _Envelope(msgspec.Struct):
 
 
 _decoder = msgspec.json.Decoder(_Envelope)
+_raw_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 _KEY = b'"model"'
 _ESCAPED_LETTER = b"\\u006"
@@ -37,6 +38,7 @@ _ESCAPED_LETTER = b"\\u006"
 _STRING = rb'"(?:[^"\\]++|\\.)*+"'
 _VALUE = re.compile(rb"\s*+:\s*+(" + _STRING + rb")")
 _MEMBER = re.compile(rb"[\s,]*+(" + _STRING + rb")\s*+:\s*+")
+_AFTER_VALUE = b" \t\r\n,}"
 _SCALAR = re.compile(_STRING + rb"|[^\s,}]++")
 _BRACKET = re.compile(_STRING + rb"|[\[\]{}]")
 
@@ -78,22 +80,27 @@ def _model_spans(body: bytes, *, named: bool) -> list[tuple[int, int]]:
     if _ESCAPED_LETTER not in body and body.count(_KEY) <= 1:
         value = _VALUE.match(body, body.find(_KEY) + len(_KEY)) if named else None
         return [value.span(1)] if value else []
-    return [
-        (start, end)
-        for key, start, end in _members(body)
-        if key == _KEY or (b"\\" in key and msgspec.json.decode(key) == "model")
-    ]
+    return [(start, end) for key, start, end in _members(body) if key == "model"]
 
 
-def _members(body: bytes) -> Iterator[tuple[bytes, int, int]]:
-    """Each top-level key as written, and its value's span."""
+def _members(body: bytes) -> Iterator[tuple[str, int, int]]:
+    """Each top-level key, and its value's span.
+
+    The decoder knows the values' lengths, except where a later member has the same key.
+    """
+    values = _raw_decoder.decode(body)
     position = body.index(b"{") + 1
     while member := _MEMBER.match(body, position):
-        position = _value_end(body, member.end())
-        yield member[1], member.end(), position
+        key, start = msgspec.json.decode(member[1], type=str), member.end()
+        value = bytes(values[key])
+        position = start + len(value)
+        if not (body.startswith(value, start) and body[position] in _AFTER_VALUE):
+            position = _value_end(body, start)
+        yield key, start, position
 
 
 def _value_end(body: bytes, start: int) -> int:
+    """Found token by token."""
     if body[start] not in b"[{":
         scalar = _SCALAR.match(body, start)
         return scalar.end() if scalar else start

@@ -18,6 +18,8 @@ NOT_STARTED: Header = (b"x-xgen-not-started", b"1")
 
 _DO_NOT_RETRY: Header = (b"x-should-retry", b"false")
 """OpenAI's clients obey it; without it they repeat every 5xx."""
+_SHOWN_CHARACTERS = 200
+"""Of a name that a client made up; it may be as long as a body."""
 _SOON_SECONDS = 5
 _LATER_SECONDS = 60
 
@@ -97,7 +99,7 @@ def wrong_method(method: str, path: str, allowed: str) -> Problem:
 
 def unknown_model(name: str, known: tuple[str, ...]) -> Problem:
     serves = f"this node knows {', '.join(known)}" if known else "this node has no models"
-    message = f"cannot find model {name!r}: {serves}"
+    message = f"cannot find model {name[:_SHOWN_CHARACTERS]!r}: {serves}"
     return Problem(status=404, code="model_not_found", message=message, param="model")
 
 

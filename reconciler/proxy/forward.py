@@ -1,6 +1,8 @@
 """Sending a request to a backend and passing its answer on, byte for byte, as it comes."""
 
 import io
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import SimpleNamespace
 
@@ -93,15 +95,41 @@ async def relay(
     await send({"type": "http.response.start", **start})
     tail = b"\n\n"
     try:
-        async for chunk in response.content.iter_any():
-            await send({"type": "http.response.body", "body": chunk, "more_body": True})
-            tail = (tail + chunk)[-2:] if len(chunk) < 2 else chunk[-2:]
+        with _ending_with_connection(response):
+            async for chunk in response.content.iter_any():
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+                tail = (tail + chunk)[-2:] if len(chunk) < 2 else chunk[-2:]
     except (aiohttp.ClientError, OSError) as exc:
         if headers.is_event_stream(answer_headers):
             event = _error_event(model, after=tail)
             await send({"type": "http.response.body", "body": event, "more_body": True})
         raise BackendLostMidway(f"cannot read on from the backend of {model}: {exc}") from exc
     await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+@contextmanager
+def _ending_with_connection(response: aiohttp.ClientResponse) -> Iterator[None]:
+    """Whoever reads the answer sees the end of its connection.
+
+    The client library tells them, but not after bytes that are no valid HTTP: it closes the
+    connection and leaves its reader waiting for ever.
+    """
+    content, connection = response.content, response.connection
+    protocol = connection.protocol if connection is not None else None
+    closed = protocol.closed if protocol is not None else None
+    if closed is None:  # the whole answer is here
+        yield
+        return
+
+    def end(_: object) -> None:
+        if not content.is_eof() and content.exception() is None:
+            content.set_exception(aiohttp.ClientPayloadError("the answer is not valid HTTP"))
+
+    closed.add_done_callback(end)
+    try:
+        yield
+    finally:
+        closed.remove_done_callback(end)
 
 
 def _error_event(model: str, *, after: bytes) -> bytes:

@@ -5,6 +5,9 @@ It installs no signal handlers: the agent has its own (R10).
 
 import asyncio
 import contextlib
+import logging
+import math
+import re
 import socket
 from collections.abc import Iterator
 
@@ -13,6 +16,12 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 _HEAD_BYTES = 64 * 1024
+_quiet = logging.getLogger(__name__)
+"""For uvicorn's lines about single requests: the application has logged what matters of them."""
+_quiet.setLevel(logging.CRITICAL)
+_UPGRADE = re.compile(rb"\r\nupgrade:[^\r]*", re.IGNORECASE)
+_LAST_RESORT_SECONDS = 5
+"""From closing the connections to cancelling handlers that did not notice."""
 _KEEPALIVE_SECONDS = 75
 """Longer than the 60 s after which usual load balancers close an idle connection themselves."""
 _VANISHED = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3))
@@ -36,7 +45,7 @@ async def serve(
     for option, seconds in _VANISHED:
         sock.setsockopt(socket.IPPROTO_TCP, option, seconds)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    server = _Server(_config(app, arrival_seconds))
+    server = _Server(_config(app, arrival_seconds, grace_seconds))
     serving = asyncio.create_task(server.serve(sockets=[sock]), name="http-server")
     stopping = asyncio.create_task(stop.wait(), name="http-stop")
     try:
@@ -52,7 +61,7 @@ async def serve(
     await serving
 
 
-def _config(app: ASGIApp, arrival_seconds: float) -> uvicorn.Config:
+def _config(app: ASGIApp, arrival_seconds: float, grace_seconds: float) -> uvicorn.Config:
     class Protocol(_Impatient):
         _seconds = arrival_seconds
 
@@ -68,7 +77,18 @@ def _config(app: ASGIApp, arrival_seconds: float) -> uvicorn.Config:
         proxy_headers=False,
         server_header=False,
         timeout_keep_alive=_KEEPALIVE_SECONDS,
+        timeout_graceful_shutdown=math.ceil(grace_seconds) + _LAST_RESORT_SECONDS,
     )
+
+
+def _without_upgrade(data: bytes) -> bytes:
+    """The start of a request, without the offer to speak another protocol.
+
+    Java's HttpClient offers h2c with every request, and the parser would take the body for that
+    protocol: uvicorn with httptools waits for ever for a body that is there.
+    """
+    head, end, rest = data.partition(b"\r\n\r\n")
+    return _UPGRADE.sub(b"", head) + end + rest if end and _UPGRADE.search(head) else data
 
 
 class _Server(uvicorn.Server):
@@ -89,12 +109,14 @@ class _Impatient(HttpToolsProtocol):
     """
 
     _seconds: float
+    _at_start = True
     _in_head = False
     _head_bytes = 0
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.logger = _quiet
         self._start_timer()
 
     def on_message_begin(self) -> None:
@@ -102,11 +124,15 @@ class _Impatient(HttpToolsProtocol):
         self._in_head, self._head_bytes = True, 0
 
     def on_headers_complete(self) -> None:
-        self._in_head = False
+        self._in_head = self._at_start = False
         super().on_headers_complete()
 
+    def on_message_complete(self) -> None:
+        self._at_start = True
+        super().on_message_complete()
+
     def data_received(self, data: bytes) -> None:
-        super().data_received(data)
+        super().data_received(_without_upgrade(data) if self._at_start else data)
         if self._in_head:
             self._head_bytes += len(data)
             if self._head_bytes > _HEAD_BYTES:

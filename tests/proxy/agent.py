@@ -19,6 +19,8 @@ from reconciler.status import ModelStatus
 from tests.proxy.builders import Board, status
 
 CHAT = "/v1/chat/completions"
+_DEADLINE_SECONDS = 60.0
+"""Only a hang reaches it. pytest-timeout's signal does not wake an idle uvloop."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ class Agent:
 
     async def until_refused(self) -> None:
         """Until nothing listens on the port any more."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(_DEADLINE_SECONDS):
             with suppress(ConnectionError):
                 while True:
                     _, writer = await asyncio.open_connection("127.0.0.1", self.port)
@@ -102,7 +104,7 @@ async def running_agent(
     sock = socket.create_server(("127.0.0.1", 0))
     port: int = sock.getsockname()[1]
     app = create_app(board, traffic=traffic, body_bytes=body_bytes)
-    async with aiohttp.ClientSession() as session:
+    async with aiohttp.ClientSession() as session, asyncio.timeout(_DEADLINE_SECONDS):
         server = asyncio.create_task(serve(app, sock, stop=stop, **serving))
         agent = Agent(board, traffic, port, stop, server, session)
         try:

@@ -3,10 +3,14 @@
 import asyncio
 import json
 import socket
+from asyncio import Event
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
 
+from reconciler.status import ModelStatus
 from tests.proxy.agent import Agent, running_agent
 from tests.proxy.builders import model
 from tests.proxy.stand_in import StartStandIn
@@ -138,17 +142,46 @@ async def test_a_backend_that_still_loads_answers_for_itself(stand_in: StartStan
         assert (answer.status, answer.error["message"]) == (503, "Loading model")
 
 
-async def test_an_answer_that_is_no_http_is_502() -> None:
-    async def nonsense(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+@asynccontextmanager
+async def _saying(first: bytes, then: bytes = b"") -> AsyncIterator[tuple[ModelStatus, Event]]:
+    """A backend that says `first` to every request, `then` at the event, and keeps silent."""
+    go_on = Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"SSH-2.0-OpenSSH_9.9\r\n\r\n")
-        await writer.drain()
+        writer.write(first)
+        await go_on.wait()
+        writer.write(then)
+        await reader.read()
         writer.close()
 
-    server = await asyncio.start_server(nonsense, "127.0.0.1", 0)
-    async with server, running_agent(model(port=server.sockets[0].getsockname()[1])) as agent:
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server:
+        yield model(port=server.sockets[0].getsockname()[1]), go_on
+        go_on.set()
+
+
+async def test_an_answer_that_is_no_http_is_502() -> None:
+    async with (
+        _saying(b"SSH-2.0-OpenSSH\r\n\r\n") as (nonsense, _),
+        running_agent(nonsense) as agent,
+    ):
         answer = await agent.chat({"model": "llm"})
         assert (answer.status, answer.error["code"]) == (502, "backend_lost")
+
+
+async def test_an_answer_that_stops_being_http_ends_broken() -> None:
+    """dynamo#13088 (scenario 48): the client library leaves its reader waiting for ever here."""
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+    good = b"Transfer-Encoding: chunked\r\n\r\n6\r\n: hi\n\n\r\n"
+    async with _saying(head + good, b"zz\r\n") as (broken, go_on), running_agent(broken) as agent:
+        reader, _ = await agent.send_raw({"model": "llm"})
+        await reader.readuntil(b": hi")
+        go_on.set()
+        rest = await reader.read()
+        assert b'"code":"backend_lost"' in rest
+        assert not rest.endswith(b"0\r\n\r\n")
+        assert agent.traffic.total == 0
 
 
 async def test_draining_refuses_new_work_and_lets_the_old_end(stand_in: StartStandIn) -> None:

@@ -7,6 +7,7 @@ still counted as load (scenario 50).
 """
 
 import asyncio
+import os
 import socket
 import struct
 from collections.abc import Callable
@@ -132,19 +133,24 @@ async def test_a_client_that_stays_keeps_its_connection(stand_in: StartStandIn) 
         assert (state["served"], state["cancelled"]) == (4, 0)
 
 
+def _held() -> tuple[int, int]:
+    """Our tasks and open files."""
+    return len(asyncio.all_tasks()), len(os.listdir("/proc/self/fd"))
+
+
 async def test_fifty_that_leave_leave_nothing(stand_in: StartStandIn) -> None:
     """kubeai#22: bodies were never closed (scenario 49)."""
     backend = stand_in("--chunks", "100000", "--chunk-interval", "0.01")
     async with running_agent(backend.as_model()) as agent:
         await agent.get("/healthz")
-        tasks_before = len(asyncio.all_tasks())
+        await backend.until_running(0)
+        before = _held()
         streams = [await agent.send_raw({"model": "llm", "stream": True}) for _ in range(50)]
         for reader, _ in streams:
             await reader.readuntil(b"token1")
         for _, writer in streams:
             writer.close()
-        await backend.until(lambda s: s["running"] == 0 and s["connections"] == 1)
-        for _, writer in streams:
             await writer.wait_closed()
+        state = await backend.until(lambda s: s["connections"] == 1 and _held() == before)
+        assert (state["running"], state["cancelled"]) == (0, 50)
         assert agent.traffic.total == 0
-        assert len(asyncio.all_tasks()) == tasks_before

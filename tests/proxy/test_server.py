@@ -70,6 +70,26 @@ async def test_a_request_that_stops_arriving_is_given_up(begun: bytes) -> None:
         assert await reader.read() == b""
 
 
+async def test_an_offer_of_http2_is_passed_over(stand_in: StartStandIn) -> None:
+    """Java's HttpClient makes it with every request; uvicorn would wait for ever for the body."""
+    backend = stand_in()
+    body = b'{"model":"llm","x":"\\r\\nUpgrade: h2c"}'
+    head = (
+        "POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\n"
+        f"Upgrade: h2c\r\nHTTP2-Settings: AAEAAEAA\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    async with running_agent(backend.as_model()) as agent:
+        reader, writer = await agent.connect()
+        for _ in range(2):
+            writer.write(head.encode())
+            await writer.drain()
+            writer.write(body)
+            assert await reader.readuntil(b"\r\n") == b"HTTP/1.1 200 OK\r\n"
+            await reader.readuntil(b'"total_tokens": 1}}')
+        assert await backend.last_body() == body
+        assert "http2-settings" not in dict(await backend.last_headers())
+
+
 async def test_an_answer_may_take_longer_than_its_request(stand_in: StartStandIn) -> None:
     backend = stand_in("--first-byte-after", "0.4")
     async with running_agent(backend.as_model(), arrival_seconds=0.1) as agent:
