@@ -98,7 +98,7 @@ class _Server(uvicorn.Server):
 
     def close_connections(self) -> None:
         for connection in list(self.server_state.connections):
-            connection.transport.close()
+            connection.transport.abort()
 
 
 class _Impatient(HttpToolsProtocol):

@@ -50,10 +50,12 @@ async def test_a_reset_before_the_first_byte_is_502_and_not_sent_again(
 
 
 async def test_a_kept_connection_that_is_stale_is_tried_once_more(stand_in: StartStandIn) -> None:
-    backend = stand_in("--reset-reused")
+    """On a fresh connection: the other kept ones are as stale."""
+    backend = stand_in("--reset-reused", "--first-byte-after", "0.1")
     async with running_agent(backend.as_model()) as agent:
-        answers = [await agent.chat({"model": "llm"}) for _ in range(4)]
-        assert [answer.status for answer in answers] == [200] * 4
+        together = await asyncio.gather(*(agent.chat({"model": "llm"}) for _ in range(3)))
+        alone = await agent.chat({"model": "llm"})
+        assert [answer.status for answer in (*together, alone)] == [200] * 4
         assert (await backend.state())["served"] == 4
 
 

@@ -90,6 +90,28 @@ async def test_an_offer_of_http2_is_passed_over(stand_in: StartStandIn) -> None:
         assert "http2-settings" not in dict(await backend.last_headers())
 
 
+async def test_only_the_head_of_a_request_can_offer_anything() -> None:
+    body = b"{}\r\nUpgrade: h2c\r\n\r\n"
+    async with running_agent() as agent:
+        reader, writer = await agent.connect()
+        head = (
+            b"POST /v1/completions HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n"
+        )
+        writer.write(head % len(body))
+        await reader.readuntil(b"100 Continue\r\n\r\n")
+        writer.write(body)
+        await reader.readuntil(b'"code":"invalid_json"')
+
+
+async def test_a_second_request_that_stops_arriving_is_given_up_too() -> None:
+    async with running_agent(arrival_seconds=0.1) as agent:
+        reader, writer = await agent.connect()
+        writer.write(b"GET /healthz HTTP/1.1\r\n\r\n")
+        await reader.readuntil(b'{"status":"ok"}')
+        writer.write(b"GET /healthz HTTP/1.1\r\n")
+        assert await reader.read() == b""
+
+
 async def test_an_answer_may_take_longer_than_its_request(stand_in: StartStandIn) -> None:
     backend = stand_in("--first-byte-after", "0.4")
     async with running_agent(backend.as_model(), arrival_seconds=0.1) as agent:
@@ -106,4 +128,14 @@ async def test_a_cancelled_server_lets_go_of_its_port_and_its_requests(
         agent.server.cancel()
         assert await reader.read() == b""
         await agent.until_refused()
+        assert (await backend.until_running(0))["cancelled"] == 1
+
+
+async def test_a_client_that_does_not_read_cannot_keep_the_server(stand_in: StartStandIn) -> None:
+    backend = stand_in("--chunks", "256", "--chunk-bytes", str(1 << 20))
+    async with running_agent(backend.as_model(), grace_seconds=0.1) as agent:
+        await agent.send_raw({"model": "llm", "stream": True})
+        await backend.until(lambda state: state["bytes_sent"] > 1 << 20)
+        agent.stop.set()
+        await agent.server
         assert (await backend.until_running(0))["cancelled"] == 1
