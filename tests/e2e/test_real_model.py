@@ -97,7 +97,8 @@ def test_a_client_that_leaves_a_real_model_frees_its_slot(on_s3: Agent) -> None:
     with httpx.stream(
         "POST", f"{on_s3.url}/v1/completions", json=body, timeout=60, trust_env=False
     ) as answer:
-        assert next(answer.iter_lines())
+        lines = answer.iter_lines()  # held: a dropped iterator closes the connection
+        assert next(lines)
         wait_until(lambda: _processing(on_s3) == 1, what="the engine works")
     wait_until(lambda: _processing(on_s3) == 0, what="the engine stopped", seconds=10)
 
