@@ -4,18 +4,18 @@ Every effect ends in an outcome and a wake-up of the loop, whatever happens to i
 """
 
 import asyncio
-import threading
 from collections.abc import Callable, Coroutine, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import structlog
 
 from reconciler.apply.backends import Backends
+from reconciler.apply.fetch import Fetch
 from reconciler.apply.outcomes import BackendStopped, EffectFailed, FilesFetched, Outcome
 from reconciler.apply.secret_values import secret_values
+from reconciler.apply.stop import Stopper
 from reconciler.backend.choice import Choice
 from reconciler.backend.engines import Engines
 from reconciler.cache.model_cache import ModelCache
@@ -35,22 +35,9 @@ from reconciler.plan.observed import EffectKind, FilesCached, InFlight
 _log = structlog.get_logger("xgen.apply")
 
 PARALLEL_FETCHES = 4
-"""Downloads at a time; each has a thread of its own, so that they never starve other reads."""
-
-
-class Traffic(Protocol):
-    """How many requests a backend is answering; the proxy counts them."""
-
-    def in_flight(self, nonce: Nonce) -> int: ...
-    async def wait_idle(self, nonce: Nonce) -> None: ...
-
-
-class Hurry:
-    """How urgent the end is: `hurried` skips the drain, `killing` the ladder's waits (R10)."""
-
-    def __init__(self) -> None:
-        self.hurried = asyncio.Event()
-        self.killing = asyncio.Event()
+"""Downloads at a time, of all models together."""
+ABORT_SECONDS = 2.0
+"""For a download to notice that it was given up, before the agent ends without it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,20 +49,24 @@ class Prepared:
     choice: Choice | None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Running:
+    """`fetch` is set for a download, `nonce` for a stop, `gpus` for a start."""
+
     kind: EffectKind
     spec_hash: SpecHash
-    since: float
-    task: asyncio.Task[None]
-    cancelled: threading.Event
-    gpus: tuple[GpuUuid, ...] = ()
+    fetch: Fetch | None = None
     nonce: Nonce | None = None
-    progress: tuple[int, int] | None = None
+    gpus: tuple[GpuUuid, ...] = ()
+    since: float = 0.0
+    task: asyncio.Task[None] | None = None
 
 
 class Effects:
-    """The effects under way. Use as an async context manager; leaving it waits for them all."""
+    """The effects under way, as an async context manager.
+
+    Leaving it waits for them, but for downloads that hang.
+    """
 
     def __init__(
         self,
@@ -83,24 +74,22 @@ class Effects:
         cache: ModelCache,
         backends: Backends,
         engines: Engines,
-        traffic: Traffic,
+        stopper: Stopper,
         clock: Callable[[], float],
         wake: Callable[[], None],
         environment: Mapping[str, str],
-        hurry: Hurry,
     ) -> None:
-        self._hurry = hurry
         self._cache = cache
         self._backends = backends
         self._engines = engines
-        self._traffic = traffic
+        self._stopper = stopper
         self._clock = clock
         self._wake = wake
         self._environment = environment
         self._running: dict[ModelName, _Running] = {}
         self._outcomes: list[Outcome] = []
         self._tasks = asyncio.TaskGroup()
-        self._fetchers = ThreadPoolExecutor(PARALLEL_FETCHES, thread_name_prefix="fetch")
+        self._fetch_slots = asyncio.Semaphore(PARALLEL_FETCHES)
 
     async def __aenter__(self) -> Self:
         await self._tasks.__aenter__()
@@ -112,12 +101,12 @@ class Effects:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for running in self._running.values():
-            running.cancelled.set()
-        try:
-            await self._tasks.__aexit__(kind, error, trace)
-        finally:
-            self._fetchers.shutdown(wait=False, cancel_futures=True)
+        self.abort_fetches()
+        if fetches := self._tasks_of(EffectKind.FETCH):
+            _, hanging = await asyncio.wait(fetches, timeout=ABORT_SECONDS)
+            for task in hanging:
+                task.cancel()
+        await self._tasks.__aexit__(kind, error, trace)
 
     def in_flight(self) -> Mapping[ModelName, InFlight]:
         return {
@@ -125,10 +114,10 @@ class Effects:
                 kind=running.kind,
                 spec_hash=running.spec_hash,
                 since=running.since,
-                detail=_percent(running.progress),
+                detail=running.fetch.detail if running.fetch else "",
                 gpus=running.gpus,
                 nonce=running.nonce,
-                aborting=running.cancelled.is_set(),
+                aborting=running.fetch is not None and running.fetch.given_up,
             )
             for name, running in self._running.items()
         }
@@ -136,7 +125,7 @@ class Effects:
     def progress(self, model: ModelName) -> tuple[int, int] | None:
         """Bytes done and total of the fetch under way."""
         running = self._running.get(model)
-        return running.progress if running else None
+        return running.fetch.progress if running and running.fetch else None
 
     def take_outcomes(self) -> tuple[Outcome, ...]:
         outcomes = tuple(self._outcomes)
@@ -146,125 +135,69 @@ class Effects:
     def dispatch(self, action: Action, prepared: Prepared | None, *, now: float) -> None:
         """Begin one action. A second effect on a model that has one is a bug of the planner."""
         if isinstance(action, AbortFetch):
-            self.abort_fetch(action.model)
+            self._abort_fetch(action.model)
             return
         if action.model in self._running:
             raise Bug(f"cannot begin {action}: {action.model} has an effect under way")
-        match action:
-            case FetchFiles():
-                model = _require(action.model, prepared).desired
-                self._begin(EffectKind.FETCH, model.name, action.spec_hash, now, self._fetch(model))
-            case StartBackend():
-                work = self._start(action, _require(action.model, prepared))
-                spec_hash = action.instance.spec_hash
-                self._begin(EffectKind.START, action.model, spec_hash, now, work)
-                self._running[action.model].gpus = action.gpus
-            case StopBackend():
-                spec_hash = self._spec_hash_of(action.nonce)
-                timeouts = prepared.desired.timeouts if prepared else Timeouts()
-                work = self._stop(action, spec_hash, timeouts)
-                self._begin(EffectKind.STOP, action.model, spec_hash, now, work)
-                self._running[action.model].nonce = action.nonce
-            case StopLeftover():
-                work = self._stop_leftover(action)
-                self._begin(EffectKind.STOP, action.model, SpecHash(""), now, work)
-                self._running[action.model].nonce = action.nonce
-
-    def abort_fetch(self, model: ModelName) -> None:
-        running = self._running.get(model)
-        if running and running.kind is EffectKind.FETCH:
-            running.cancelled.set()
+        running, work = self._order(action, prepared)
+        running.since = now
+        self._running[action.model] = running
+        running.task = self._tasks.create_task(
+            self._guard(action.model, running, work), name=f"{running.kind}:{action.model}"
+        )
 
     def abort_fetches(self) -> None:
         for name in tuple(self._running):
-            self.abort_fetch(name)
+            self._abort_fetch(name)
 
     async def settled(self) -> None:
-        """Wait until no effect is under way."""
-        while self._running:
-            await asyncio.wait([running.task for running in self._running.values()])
+        """Wait until no start and no stop is under way."""
+        while tasks := self._tasks_of(EffectKind.START) + self._tasks_of(EffectKind.STOP):
+            await asyncio.wait(tasks)
 
-    def _begin(
-        self,
-        kind: EffectKind,
-        model: ModelName,
-        spec_hash: SpecHash,
-        now: float,
-        work: Coroutine[Any, Any, Outcome | None],
-    ) -> None:
-        task = self._tasks.create_task(
-            self._guard(kind, model, spec_hash, work), name=f"{kind}:{model}"
-        )
-        self._running[model] = _Running(
-            kind=kind, spec_hash=spec_hash, since=now, task=task, cancelled=threading.Event()
-        )
+    def _order(
+        self, action: FetchFiles | StartBackend | StopBackend | StopLeftover, known: Prepared | None
+    ) -> tuple[_Running, Coroutine[Any, Any, Outcome | None]]:
+        match action:
+            case FetchFiles():
+                model = _required(action.model, known).desired
+                fetch = Fetch(model, self._cache)
+                running = _Running(kind=EffectKind.FETCH, spec_hash=action.spec_hash, fetch=fetch)
+                return running, self._fetch(model, fetch)
+            case StartBackend():
+                running = _Running(
+                    kind=EffectKind.START, spec_hash=action.instance.spec_hash, gpus=action.gpus
+                )
+                return running, self._start(action, _required(action.model, known))
+            case StopBackend():
+                spec_hash = self._spec_hash_of(action.nonce)
+                timeouts = known.desired.timeouts if known else Timeouts()
+                running = _Running(kind=EffectKind.STOP, spec_hash=spec_hash, nonce=action.nonce)
+                return running, self._stop(action, timeouts)
+            case StopLeftover():
+                running = _Running(kind=EffectKind.STOP, spec_hash=SpecHash(""), nonce=action.nonce)
+                return running, self._stop_leftover(action)
 
     async def _guard(
-        self,
-        kind: EffectKind,
-        model: ModelName,
-        spec_hash: SpecHash,
-        work: Coroutine[Any, Any, Outcome | None],
+        self, model: ModelName, running: _Running, work: Coroutine[Any, Any, Outcome | None]
     ) -> None:
-        def failed(reason: str, *, permanent: bool, after: float | None = None) -> EffectFailed:
-            return EffectFailed(
-                model=model,
-                spec_hash=spec_hash,
-                files_digest=None,
-                during=str(kind),
-                reason=reason,
-                permanent=permanent,
-                retry_after_seconds=after,
-            )
-
         outcome: Outcome | None = None
         try:
             outcome = await work
-        except Transient as exc:
-            outcome = failed(str(exc), permanent=False, after=exc.retry_after_seconds)
-        except Rejected as exc:
-            outcome = failed(str(exc), permanent=True)
-        except XgenError as exc:
-            outcome = failed(str(exc), permanent=False)
-        except Exception as exc:  # noqa: BLE001  the boundary of the task: a fault must not end the agent
-            _log.exception("effect failed with an unexpected error", model=model, effect=str(kind))
-            outcome = failed(f"unexpected error: {exc!r}", permanent=False)
+        except Exception as exc:  # noqa: BLE001  the task's boundary: a fault must not end the agent
+            if not isinstance(exc, XgenError):
+                _log.exception("effect failed unexpectedly", model=model, effect=running.kind.value)
+            outcome = _failed(model, running, exc)
         finally:
             del self._running[model]
             if outcome is not None:
                 self._outcomes.append(outcome)
             self._wake()
 
-    async def _fetch(self, model: DesiredModel) -> Outcome | None:
-        running = self._running[model.name]
+    async def _fetch(self, model: DesiredModel, fetch: Fetch) -> Outcome | None:
         began = self._clock()
-        loop = asyncio.get_running_loop()
-
-        def note(done: int, total: int) -> None:
-            running.progress = (done, total)
-
-        def fetch() -> None:
-            self._cache.fetch(model.spec, on_progress=note, cancelled=running.cancelled.is_set)
-            if self._cache.lookup(model.spec) is None:  # else it would be fetched for ever
-                raise Transient(
-                    f"cannot use {model.spec.source}: its files were fetched and are not found"
-                )
-
-        work = loop.run_in_executor(self._fetchers, fetch)
-        limit = model.timeouts.download
-        try:
-            async with asyncio.timeout(limit):
-                await asyncio.shield(work)
-        except TimeoutError:
-            running.cancelled.set()
-            await asyncio.wait([work])
-            raise Transient(
-                f"cannot fetch {model.spec.source}: not done within {limit:.0f} s"
-            ) from None
-        except Transient:
-            if running.cancelled.is_set():
-                return None
-            raise
+        if not await fetch.run(self._fetch_slots):
+            return None
         seconds = self._clock() - began
         return FilesFetched(model=model.name, spec_hash=model.spec_hash, seconds=seconds)
 
@@ -293,41 +226,22 @@ class Effects:
         )
         return None
 
-    async def _stop(
-        self, action: StopBackend, spec_hash: SpecHash, timeouts: Timeouts
-    ) -> Outcome | None:
-        await self.stop(action.nonce, timeouts, drain=action.drain)
+    async def _stop(self, action: StopBackend, timeouts: Timeouts) -> Outcome:
+        await self._stopper.stop(action.nonce, timeouts, drain=action.drain)
         return BackendStopped(model=action.model, nonce=action.nonce, failure=action.failure)
 
-    async def stop(self, nonce: Nonce, timeouts: Timeouts, *, drain: bool) -> None:
-        """Let the backend's requests end, then climb the ladder; both heed the hurry."""
-        if drain:
-            await self._drain(nonce, timeouts.drain)
-        await self._backends.stop(
-            nonce,
-            stop_seconds=timeouts.stop,
-            kill_seconds=timeouts.kill,
-            hurry=self._hurry.killing,
-        )
-
-    async def _drain(self, nonce: Nonce, seconds: float) -> None:
-        idle = asyncio.ensure_future(self._traffic.wait_idle(nonce))
-        hurried = asyncio.ensure_future(self._hurry.hurried.wait())
-        try:
-            done, _ = await asyncio.wait(
-                {idle, hurried}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED
-            )
-        finally:
-            for task in (idle, hurried):
-                task.cancel()
-            await asyncio.gather(idle, hurried, return_exceptions=True)
-        if idle not in done:
-            left = self._traffic.in_flight(nonce)
-            _log.warning("backend is stopped with requests in flight", in_flight=left)
-
-    async def _stop_leftover(self, action: StopLeftover) -> Outcome | None:
-        await self.stop(action.nonce, Timeouts(), drain=False)
+    async def _stop_leftover(self, action: StopLeftover) -> Outcome:
+        await self._stopper.stop(action.nonce, Timeouts(), drain=False)
         return BackendStopped(model=action.model, nonce=action.nonce)
+
+    def _abort_fetch(self, model: ModelName) -> None:
+        running = self._running.get(model)
+        if running and running.fetch:
+            running.fetch.give_up()
+
+    def _tasks_of(self, kind: EffectKind) -> list[asyncio.Task[None]]:
+        every = self._running.values()
+        return [each.task for each in every if each.kind is kind and each.task is not None]
 
     def _spec_hash_of(self, nonce: Nonce) -> SpecHash:
         for view in self._backends.live():
@@ -336,14 +250,20 @@ class Effects:
         return SpecHash("")
 
 
-def _require(model: ModelName, prepared: Prepared | None) -> Prepared:
+def _required(model: ModelName, prepared: Prepared | None) -> Prepared:
     if prepared is None:
         raise Bug(f"cannot act on {model}: it is not desired")
     return prepared
 
 
-def _percent(progress: tuple[int, int] | None) -> str:
-    if progress is None or progress[1] == 0:
-        return ""
-    done, total = progress
-    return f"{done / 1e6:.0f} of {total / 1e6:.0f} MB ({100 * done // total} %)"
+def _failed(model: ModelName, running: _Running, error: Exception) -> EffectFailed:
+    """The type of the error is the policy (errors.py); what is no error of ours is a bug."""
+    return EffectFailed(
+        model=model,
+        spec_hash=running.spec_hash,
+        files_digest=None,
+        during=running.kind.value,
+        reason=str(error) if isinstance(error, XgenError) else f"unexpected error: {error!r}",
+        permanent=isinstance(error, Rejected),
+        retry_after_seconds=error.retry_after_seconds if isinstance(error, Transient) else None,
+    )

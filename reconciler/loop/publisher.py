@@ -85,4 +85,9 @@ class Publisher:
                 _log.exception("illegal step between states", model=outlook.model)
             self._states[outlook.model] = outlook.state
             if old is not outlook.state:
-                _log.info(f"model is {outlook.state}", model=outlook.model, reason=outlook.reason)
+                _log.info(
+                    "model changed its state",
+                    model=outlook.model,
+                    state=outlook.state.value,
+                    reason=outlook.reason,
+                )

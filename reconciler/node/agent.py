@@ -13,6 +13,7 @@ import structlog
 from reconciler import __version__
 from reconciler.apply.backends import Backends
 from reconciler.apply.effects import Effects
+from reconciler.apply.stop import Stopper
 from reconciler.backend.builds import discover
 from reconciler.backend.engines import Engines
 from reconciler.cache.model_cache import ModelCache
@@ -118,19 +119,20 @@ async def _run(
     store = make_store(settings.hub)
     cache = ModelCache(settings.models_dir, store)
     await asyncio.to_thread(cache.open)
-    async with (
-        _backends(settings, node, clock, wakeup) as backends,
-        Effects(
-            cache=cache,
-            backends=backends,
-            engines=engines,
-            traffic=traffic,
-            clock=clock.monotonic,
-            wake=wakeup.set,
-            environment=settings.environment,
-            hurry=shutdown.hurry,
-        ) as effects,
-    ):
+    async with contextlib.AsyncExitStack() as stack:
+        backends = await stack.enter_async_context(_backends(settings, node, clock, wakeup))
+        stopper = Stopper(backends, traffic, shutdown.hurry)
+        effects = await stack.enter_async_context(
+            Effects(
+                cache=cache,
+                backends=backends,
+                engines=engines,
+                stopper=stopper,
+                clock=clock.monotonic,
+                wake=wakeup.set,
+                environment=settings.environment,
+            )
+        )
         publisher = Publisher(status=board.current(), publish=board.publish, clock=clock)
         reconciler = Reconciler(
             intent=intent,
@@ -156,7 +158,7 @@ async def _run(
             reconciler.close()
             await ticking
             publisher.drain()
-            survivors = await stop_all(backends, effects, _timeouts(intent))
+            survivors = await stop_all(backends, effects, stopper, _timeouts(intent))
             following.cancel()
             closed.set()
             await serving

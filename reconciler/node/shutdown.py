@@ -6,7 +6,8 @@ from collections.abc import Mapping
 import structlog
 
 from reconciler.apply.backends import Backends, BackendView
-from reconciler.apply.effects import Effects, Hurry
+from reconciler.apply.effects import Effects
+from reconciler.apply.stop import Hurry, Stopper
 from reconciler.errors import XgenError
 from reconciler.plan.desired import Timeouts
 from reconciler.plan.ids import ModelName
@@ -34,7 +35,10 @@ class Shutdown:
 
 
 async def stop_all(
-    backends: Backends, effects: Effects, timeouts: Mapping[ModelName, Timeouts]
+    backends: Backends,
+    effects: Effects,
+    stopper: Stopper,
+    timeouts: Mapping[ModelName, Timeouts],
 ) -> list[str]:
     """Drain and stop every backend, all at once. Returns what could not be stopped, in words."""
     effects.abort_fetches()
@@ -43,7 +47,7 @@ async def stop_all(
 
     async def stop(view: BackendView) -> None:
         try:
-            await effects.stop(view.nonce, timeouts.get(view.model, Timeouts()), drain=True)
+            await stopper.stop(view.nonce, timeouts.get(view.model, Timeouts()), drain=True)
         except XgenError as exc:
             _log.error("a backend survives", model=view.model, error=str(exc))
             survivors.append(str(exc))

@@ -1,6 +1,7 @@
 """How an agent ends (R10): requests may finish, nothing is left, an operator can hurry it."""
 
 import signal
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +10,7 @@ import httpx
 import pytest
 
 from tests.e2e.agent import Agent
+from tests.e2e.conftest import MakeAgent
 from tests.e2e.manifests import manifest, model
 from tests.waiting import wait_until
 
@@ -111,6 +113,21 @@ def test_a_signal_during_a_load_ends_it(agent: Agent) -> None:
     agent.wait_state("a", "loading")
     assert agent.stop() == 0
     assert agent.processes() == []
+
+
+def test_a_store_that_hangs_does_not_hold_the_end(make_agent: MakeAgent) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as deaf:  # connects, and never says a word
+        agent = make_agent("--hub", "s3://models")
+        agent.environment |= {
+            "MINIO_ENDPOINT": f"http://127.0.0.1:{deaf.getsockname()[1]}",
+            "MINIO_ACCESS_KEY": "key",
+            "MINIO_SECRET_KEY": "secret",
+        }
+        agent.write(manifest(model("a")))
+        agent.start()
+        agent.wait_up()
+        agent.wait_state("a", "caching")
+        assert agent.stop() == 0
 
 
 def _status(agent: Agent) -> int:

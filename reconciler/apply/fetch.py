@@ -1,0 +1,67 @@
+"""Bringing one model's files into the cache, so that it can be given up at any moment."""
+
+import asyncio
+import threading
+
+from reconciler.apply.daemon_thread import in_daemon_thread
+from reconciler.cache.model_cache import ModelCache
+from reconciler.errors import Transient
+from reconciler.plan.desired import DesiredModel
+
+
+class Fetch:
+    """A download, before, while and after it runs. `progress`: bytes done and total."""
+
+    def __init__(self, model: DesiredModel, cache: ModelCache) -> None:
+        self.progress: tuple[int, int] | None = None
+        self._model = model
+        self._cache = cache
+        self._given_up = threading.Event()
+        self._begun = False
+        self._task: asyncio.Task[object] | None = None
+
+    @property
+    def given_up(self) -> bool:
+        return self._given_up.is_set()
+
+    @property
+    def detail(self) -> str:
+        """How far it is, for operators."""
+        if self.progress is None or self.progress[1] == 0:
+            return ""
+        done, total = self.progress
+        return f"{done / 1e6:.0f} of {total / 1e6:.0f} MB ({100 * done // total} %)"
+
+    def give_up(self) -> None:
+        """It notices at its next chunk; one that still waits for a slot ends at once."""
+        self._given_up.set()
+        if not self._begun and self._task is not None:
+            self._task.cancel()
+
+    async def run(self, slots: asyncio.Semaphore) -> bool:
+        """Fetch, in a thread of its own. False: it was given up. Raises Transient or Rejected."""
+        self._task = asyncio.current_task()
+        limit = self._model.timeouts.download
+        try:
+            async with asyncio.timeout(limit), slots:
+                self._begun = True
+                await in_daemon_thread(self._work, name=f"fetch:{self._model.name}")
+        except TimeoutError:
+            self._given_up.set()
+            raise Transient(
+                f"cannot fetch {self._model.spec.source}: not done within {limit:.0f} s"
+            ) from None
+        except Transient:
+            if self.given_up:
+                return False
+            raise
+        return True
+
+    def _work(self) -> None:
+        spec = self._model.spec
+        self._cache.fetch(spec, on_progress=self._note, cancelled=self._given_up.is_set)
+        if self._cache.lookup(spec) is None:  # else it would be fetched for ever
+            raise Transient(f"cannot use {spec.source}: its files were fetched and are not found")
+
+    def _note(self, done: int, total: int) -> None:
+        self.progress = (done, total)
