@@ -1,0 +1,121 @@
+"""The parts of one agent, made and wired to each other."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from starlette.types import ASGIApp
+
+from reconciler.apply.backends import Backends
+from reconciler.apply.effects import Effects
+from reconciler.apply.stop import Hurry, Stopper
+from reconciler.backend.builds import discover
+from reconciler.backend.engines import Engines
+from reconciler.cache.model_cache import ModelCache
+from reconciler.loop.intent import Intent
+from reconciler.loop.publisher import Publisher
+from reconciler.loop.reconciler import Reconciler
+from reconciler.node.board import Board
+from reconciler.node.clock import SystemClock
+from reconciler.node.hub import make_store
+from reconciler.plan.ids import NodeName
+from reconciler.proxy.app import create_app
+from reconciler.proxy.inflight import Traffic
+from reconciler.settings import Settings
+from reconciler.source.directory import DirectorySource
+from reconciler.source.last_good import LastGood
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What has to be run, and what has to be ended."""
+
+    app: ASGIApp
+    source: DirectorySource
+    intent: Intent
+    backends: Backends
+    stopper: Stopper
+    effects: Effects
+    publisher: Publisher
+    reconciler: Reconciler
+
+
+@asynccontextmanager
+async def assembled(
+    settings: Settings, node: NodeName, board: Board, hurry: Hurry
+) -> AsyncIterator[Parts]:
+    """One agent's parts, opened; closed when the block is left. Raises Rejected."""
+    wakeup = asyncio.Event()
+    clock = SystemClock()
+    traffic = Traffic()
+    intent = Intent(node=node, last_good=LastGood(settings.data_dir / "last-good"), wake=wakeup.set)
+    await intent.open()
+    cache = ModelCache(settings.models_dir, make_store(settings.hub))
+    await asyncio.to_thread(cache.open)
+    engines = await asyncio.to_thread(_engines, settings)
+    async with AsyncExitStack() as stack:
+        backends = await stack.enter_async_context(_backends(settings, node, clock, wakeup))
+        stopper = Stopper(backends, traffic, hurry)
+        effects = Effects(
+            cache=cache,
+            backends=backends,
+            engines=engines,
+            stopper=stopper,
+            clock=clock.monotonic,
+            wake=wakeup.set,
+            environment=settings.environment,
+        )
+        await stack.enter_async_context(effects)
+        publisher = Publisher(status=board.current(), publish=board.publish, clock=clock)
+        yield Parts(
+            app=create_app(board, traffic=traffic),
+            source=DirectorySource(Path(settings.manifest), poll_seconds=settings.poll_interval),
+            intent=intent,
+            backends=backends,
+            stopper=stopper,
+            effects=effects,
+            publisher=publisher,
+            reconciler=Reconciler(
+                intent=intent,
+                cache=cache,
+                engines=engines,
+                backends=backends,
+                effects=effects,
+                clock=clock,
+                publisher=publisher,
+                max_parallel_loads=settings.max_parallel_loads,
+                wakeup=wakeup,
+            ),
+        )
+
+
+def _engines(settings: Settings) -> Engines:
+    return Engines(
+        discover(
+            llama_server=settings.llama_server,
+            search_path=settings.environment.get("PATH", ""),
+            python=sys.executable,
+        )
+    )
+
+
+@asynccontextmanager
+async def _backends(
+    settings: Settings, node: NodeName, clock: SystemClock, wakeup: asyncio.Event
+) -> AsyncIterator[Backends]:
+    backends = Backends(
+        data_dir=settings.data_dir,
+        node=node,
+        clock=clock.monotonic,
+        wake=wakeup.set,
+        ports=settings.ports,
+        log_max_bytes=settings.log_max_bytes,
+    )
+    await backends.open()
+    try:
+        yield backends
+    finally:
+        await backends.close()
