@@ -7,7 +7,7 @@ import structlog
 
 from reconciler.errors import Bug
 from reconciler.loop.clock import Clock
-from reconciler.loop.conditions import DRAINING, SUSPENDED, Fact, source_facts, stamped, waiting
+from reconciler.loop.conditions import DRAINING, SUSPENDED, source_facts, stamped, waiting
 from reconciler.loop.intent import Understanding
 from reconciler.loop.report import ModelFacts, model_status, settled
 from reconciler.plan.actions import Outlook
@@ -38,12 +38,15 @@ class Publisher:
         shown = [outlook for outlook in outlooks if facts[outlook.model].known]
         self._follow(shown)
         desired = understanding.desired
+        before = {condition.type: condition for condition in self._status.conditions}
         suspended = desired is not None and desired.suspend
         conditions = [*source_facts(understanding)]
         if suspended:
             conditions.append(SUSPENDED)
         if waits:
             conditions.append(waiting(waits))
+        if self._status.draining:
+            conditions.append(DRAINING)
         models = [
             model_status(outlook, facts[outlook.model], wall=self._clock.wall) for outlook in shown
         ]
@@ -57,18 +60,20 @@ class Publisher:
                 models=tuple(sorted(models, key=lambda model: model.name)),
                 elsewhere=desired.elsewhere if desired else (),
                 ready=self._status.ready or ready,
-            ),
-            conditions,
+                conditions=stamped(conditions, before, now=self._now()),
+            )
         )
 
     def drain(self) -> None:
-        """Publish that new work is refused from now on, and that nothing more is decided."""
-        self._put(replace(self._status, draining=True), [DRAINING])
+        """Publish that new work is refused from now on."""
+        (draining,) = stamped([DRAINING], {}, now=self._now())
+        conditions = (*self._status.conditions, draining)
+        self._put(replace(self._status, draining=True, conditions=conditions))
 
-    def _put(self, status: Status, facts: Sequence[Fact]) -> None:
-        now = self._clock.wall(self._clock.monotonic())
-        before = {condition.type: condition for condition in self._status.conditions}
-        status = replace(status, conditions=stamped(facts, before, now=now))
+    def _now(self) -> str:
+        return self._clock.wall(self._clock.monotonic())
+
+    def _put(self, status: Status) -> None:
         if status == self._status:
             return
         self._status = replace(status, version=self._status.version + 1)

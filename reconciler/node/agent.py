@@ -73,9 +73,9 @@ async def _run(parts: Parts, listener: socket.socket, shutdown: Shutdown) -> lis
         following = tasks.create_task(_follow(parts.source, parts.intent), name="source")
         ticking = tasks.create_task(parts.reconciler.run(), name="loop")
         await shutdown.begun.wait()
+        parts.publisher.drain()
         parts.reconciler.close()
         await ticking
-        parts.publisher.drain()
         survivors = await stop_all(
             parts.backends, parts.effects, parts.stopper, _timeouts(parts.intent)
         )

@@ -1,0 +1,97 @@
+"""What is published, and when."""
+
+from reconciler.loop.intent import Understanding
+from reconciler.loop.publisher import Publisher
+from reconciler.loop.report import ModelFacts
+from reconciler.plan.actions import Outlook
+from reconciler.plan.desired import Desired, DesiredModel, ModelSpec
+from reconciler.plan.ids import ModelName, NodeName, Place, SpecHash
+from reconciler.plan.phase import State
+from reconciler.status import Status
+
+M = ModelName("m")
+
+
+class Clock:
+    """Stands still until it is moved."""
+
+    now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def wall(self, moment: float) -> str:
+        return f"t{moment:g}"
+
+
+class Published(list[Status]):
+    def publisher(self, clock: Clock | None = None) -> Publisher:
+        return Publisher(
+            status=Status(node=NodeName("n")), publish=self.append, clock=clock or Clock()
+        )
+
+
+def desired(*, suspend: bool = False) -> Desired:
+    model = DesiredModel(
+        name=M,
+        spec=ModelSpec(source="gguf/a_b"),
+        spec_hash=SpecHash("1:a"),
+        place=Place(file="a.yaml", line=1, column=1),
+    )
+    return Desired(node=NodeName("n"), revision="r", models=(model,), suspend=suspend)
+
+
+def report(publisher: Publisher, state: State, failures: int = 0, *, suspend: bool = False) -> None:
+    wanted = desired(suspend=suspend)
+    publisher.report(
+        [Outlook(model=M, state=state, reason="so")],
+        {M: ModelFacts(desired=wanted.models[0], failures_in_a_row=failures)},
+        Understanding(desired=wanted, location="/x", whole=True),
+        (),
+    )
+
+
+def test_the_same_status_is_published_once() -> None:
+    published, clock = Published(), Clock()
+    publisher = published.publisher(clock)
+    report(publisher, State.CACHING)
+    clock.now = 5.0
+    report(publisher, State.CACHING)
+    assert [status.version for status in published] == [1]
+
+
+def test_ready_waits_for_each_model_and_is_latched() -> None:
+    published = Published()
+    publisher = published.publisher()
+    for state in (State.CACHING, State.LOADING, State.LOADED, State.ERROR):
+        report(publisher, state)
+    assert [status.ready for status in published] == [False, False, True, True]
+
+
+def test_a_model_that_failed_three_times_keeps_nobody_waiting() -> None:
+    published = Published()
+    publisher = published.publisher()
+    report(publisher, State.ERROR, failures=2)
+    report(publisher, State.ERROR, failures=3)
+    assert [status.ready for status in published] == [False, True]
+
+
+def test_a_suspended_node_is_ready() -> None:
+    published = Published()
+    report(published.publisher(), State.PENDING, suspend=True)
+    assert published[-1].ready
+
+
+def test_before_the_first_read_nothing_is_ready() -> None:
+    published = Published()
+    published.publisher().report((), {}, Understanding(), ("no manifest was read yet",))
+    assert not published[-1].ready
+
+
+def test_a_draining_node_goes_on_saying_so() -> None:
+    published = Published()
+    publisher = published.publisher()
+    publisher.drain()
+    report(publisher, State.LOADED)
+    assert [status.draining for status in published] == [True, True]
+    assert [c.type for c in published[-1].conditions if c.type == "Draining"] == ["Draining"]
