@@ -1,0 +1,187 @@
+"""The servers that are compared, each in a process of its own that ends with its context."""
+
+import os
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.bench import wire
+from tests.e2e.agent import REPOSITORY, Agent
+from tests.e2e.manifests import manifest, model
+from tests.waiting import wait_until
+
+_END_SECONDS = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """One server. `name` is a key of the results."""
+
+    name: str
+    pid: int
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """Who runs. `absent`: peers that this machine lacks, and why."""
+
+    upstream_port: int
+    peers: tuple[Peer, ...]
+    absent: dict[str, str]
+
+
+@contextmanager
+def field_of_peers(root: Path) -> Iterator[Field]:
+    """The agent with its one backend, and every peer in front of that same backend."""
+    with ExitStack() as stack:
+        agent, upstream_port = stack.enter_context(serving_agent(root / "agent"))
+        peers = [
+            agent,
+            stack.enter_context(_simple_server("floor")),
+            stack.enter_context(_simple_server("aiohttp", str(upstream_port))),
+        ]
+        absent = {}
+        if (nginx := shutil.which("nginx")) is None:
+            absent["nginx"] = "it is not on PATH (Debian: apt-get install nginx-light)"
+        else:
+            peers.append(stack.enter_context(_nginx(nginx, root / "nginx", upstream_port)))
+        yield Field(upstream_port=upstream_port, peers=tuple(peers), absent=absent)
+
+
+@contextmanager
+def running(agent: Agent) -> Iterator[Agent]:
+    """Start the agent, and end it with all that it started."""
+    try:
+        agent.start()
+        agent.wait_up()
+        yield agent
+    finally:
+        if agent.process is not None:
+            _end(agent.process)
+        for pid in agent.processes():
+            agent.end_stranger(pid)
+
+
+@contextmanager
+def serving_agent(root: Path) -> Iterator[tuple[Peer, int]]:
+    """An agent whose one model is loaded, and the port of its backend."""
+    root.mkdir()
+    engine = engine_script(root / "llama-server", f'exec {_python("tests.bench.upstream")} "$port"')
+    agent = Agent(root=root, args=["--llama-server", str(engine), "--poll-interval", "5"])
+    agent.model_file()
+    agent.write(manifest(model(wire.MODEL)))
+    with running(agent):
+        port = agent.wait_state(wire.MODEL, "loaded")["port"]
+        assert agent.process is not None
+        own_port = int(agent.url.rpartition(":")[2])
+        yield Peer(name="agent", pid=agent.process.pid, port=own_port), port
+
+
+def engine_script(path: Path, command: str) -> Path:
+    """An executable with llama-server's face that runs `command` with its `$port`."""
+    path.write_text(
+        "#!/bin/sh\n"
+        'case "$*" in\n'
+        '  *--version*) echo "version: 9999 (bench)" >&2; exit 0 ;;\n'
+        "  *--help*) exit 0 ;;\n"
+        "esac\n"
+        'while [ "$1" != --port ]; do shift; done\n'
+        f"port=$2\n{command}\n"
+    )
+    path.chmod(0o755)
+    return path
+
+
+def _python(module: str) -> str:
+    return (
+        f"env PYTHONPATH={shlex.quote(str(REPOSITORY))} {shlex.quote(sys.executable)} -m {module}"
+    )
+
+
+@contextmanager
+def _simple_server(kind: str, *args: str) -> Iterator[Peer]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.bench.simple_servers", kind, *args],
+        stdout=subprocess.PIPE,
+        cwd=REPOSITORY,
+    )
+    assert process.stdout is not None
+    with process.stdout:
+        try:
+            yield Peer(name=kind, pid=process.pid, port=int(process.stdout.readline()))
+        finally:
+            _end(process)
+
+
+@contextmanager
+def _nginx(program: str, folder: Path, upstream_port: int) -> Iterator[Peer]:
+    folder.mkdir()
+    port = _free_port()
+    config = folder / "nginx.conf"
+    config.write_text(_NGINX.format(folder=folder, port=port, upstream=upstream_port))
+    process = subprocess.Popen([program, "-e", "stderr", "-p", str(folder), "-c", str(config)])
+    try:
+        wait_until(lambda: process.poll() is not None or _listens(port), what="nginx listens")
+        if process.poll() is not None:
+            raise RuntimeError(f"cannot start nginx: it ended with code {process.returncode}")
+        yield Peer(name="nginx", pid=process.pid, port=port)
+    finally:
+        _end(process)
+
+
+_NGINX = """
+daemon off;
+master_process off;
+pid {folder}/pid;
+error_log stderr warn;
+events {{ worker_connections 4096; }}
+http {{
+  access_log off;
+  client_body_temp_path {folder}/body;
+  proxy_temp_path {folder}/proxy;
+  fastcgi_temp_path {folder}/fastcgi;
+  uwsgi_temp_path {folder}/uwsgi;
+  scgi_temp_path {folder}/scgi;
+  keepalive_requests 1000000000;
+  upstream backend {{ server 127.0.0.1:{upstream}; keepalive 128; keepalive_requests 1000000000; }}
+  server {{
+    listen 127.0.0.1:{port};
+    location / {{
+      proxy_pass http://backend;
+      proxy_http_version 1.1;
+      proxy_set_header Connection "";
+      proxy_buffering off;
+    }}
+  }}
+}}
+"""
+"""One process, so that its CPU time is the proxy's; kept connections on both sides, no log."""
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        port: int = sock.getsockname()[1]
+        return port
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as sock:
+        return sock.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        process.terminate()
+    try:
+        process.wait(_END_SECONDS)
+    except subprocess.TimeoutExpired:
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()

@@ -1,0 +1,90 @@
+"""Two servers to compare with: `python -m tests.bench.simple_servers floor|aiohttp [UPSTREAM]`.
+
+floor     an ASGI application that answers a constant: what uvicorn alone costs
+aiohttp   one that passes each request to UPSTREAM's port with an aiohttp session and nothing
+          else: no routing, no look into the body, no watch over the client
+
+Both are served as the agent is, by `reconciler.proxy.server.serve`. The port is in the first line.
+"""
+
+import asyncio
+import signal
+import socket
+import sys
+
+import aiohttp
+import uvloop
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from reconciler.proxy.server import serve
+from tests.bench import wire
+
+_JSON_HEADERS = [
+    (b"content-type", b"application/json"),
+    (b"content-length", str(len(wire.JSON_ANSWER)).encode()),
+]
+_STREAM_HEADERS = [(b"content-type", b"text/event-stream")]
+_HOP_BY_HOP = (b"transfer-encoding", b"connection")
+
+
+async def _body(receive: Receive) -> bytes:
+    chunks: list[bytes] = []
+    more = True
+    while more:
+        message = await receive()
+        chunks.append(message.get("body", b""))
+        more = message.get("more_body", False)
+    return b"".join(chunks)
+
+
+async def _lifespan(receive: Receive, send: Send) -> None:
+    for moment in ("startup", "shutdown"):
+        await receive()
+        await send({"type": f"lifespan.{moment}.complete"})
+
+
+async def _floor(scope: Scope, receive: Receive, send: Send) -> None:
+    if scope["type"] == "lifespan":
+        await _lifespan(receive, send)
+        return
+    events = wire.events_wanted(await _body(receive))
+    headers = _JSON_HEADERS if events is None else _STREAM_HEADERS
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    for _ in range(events or 0):
+        await asyncio.sleep(wire.INTERVAL_SECONDS)
+        await send({"type": "http.response.body", "body": wire.EVENT, "more_body": True})
+    last = wire.JSON_ANSWER if events is None else wire.LAST_EVENT
+    await send({"type": "http.response.body", "body": last})
+
+
+def _passing_to(upstream: str, session: aiohttp.ClientSession) -> ASGIApp:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await _lifespan(receive, send)
+            return
+        body = await _body(receive)
+        headers = [(key.decode(), value.decode()) for key, value in scope["headers"]]
+        url = f"http://127.0.0.1:{upstream}{scope['path']}"
+        async with session.post(url, data=body, headers=headers) as answer:
+            kept = [(k, v) for k, v in answer.raw_headers if k.lower() not in _HOP_BY_HOP]
+            await send({"type": "http.response.start", "status": answer.status, "headers": kept})
+            async for chunk in answer.content.iter_any():
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            await send({"type": "http.response.body", "body": b""})
+
+    return app
+
+
+async def _main(kind: str, upstream: str) -> None:
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    sock = socket.create_server(("127.0.0.1", 0))
+    print(sock.getsockname()[1], flush=True)
+    connector = aiohttp.TCPConnector(limit=0)
+    async with aiohttp.ClientSession(connector=connector, auto_decompress=False) as session:
+        app = _floor if kind == "floor" else _passing_to(upstream, session)
+        await serve(app, sock, stop=stop)
+
+
+if __name__ == "__main__":
+    uvloop.run(_main(sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else ""))

@@ -1,0 +1,22 @@
+"""What a process has used, as the kernel counts it."""
+
+import time
+from pathlib import Path
+
+_SCHEDULED = 2
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of one process with all its threads, without its children.
+
+    As in /proc/PID/stat, but in nanoseconds, not in steps of 10 ms: its CPU clock, whose id is
+    made as by clock_getcpuclockid(3), which Python does not offer. Raises OSError when it is gone.
+    """
+    return time.clock_gettime(~pid << 3 | _SCHEDULED)
+
+
+def resident_bytes(pid: int) -> int:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024
+    raise ValueError(f"cannot read the memory of process {pid}: it is gone")
