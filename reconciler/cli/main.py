@@ -1,33 +1,34 @@
-"""The command `xgen-model`: one function a command, each in its own module."""
+"""The command `xgen-model`: one function a command, each in its own module.
 
+Only the command that was asked for is imported: a shell's completion must not wait for the agent.
+"""
+
+import os
 import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Annotated
 
-import click
 import typer
 
 from reconciler import __version__
-from reconciler.cli.demo import demo
-from reconciler.cli.run import run
-from reconciler.cli.schema import schema
-from reconciler.cli.status import status
-from reconciler.cli.validate import validate
+from reconciler.cli.exits import ExitCode, UsageError
 from reconciler.errors import XgenError
 
-BAD_USAGE = 64
+COMMANDS = {
+    "run": "Run the agent: make a manifest true on this node.",
+    "demo": "See it work: one node, a real small model.",
+    "validate": "Check manifests; every problem with its place.",
+    "status": "Show nodes and models: states and reasons.",
+    "schema": "Print the manifest's JSON schema, for editors.",
+}
+"""In the order in which one meets them. Each is the function of that name in its own module."""
 
-app = typer.Typer(
-    name="xgen-model",
-    help="Make a manifest of models true on this node, and serve them.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
+_HELP = "One YAML manifest says which models run on which nodes; every node makes it so."
+_EPILOG = (
+    "Exit codes: 0 ok, 1 error, 2 changes (plan), 64 bad usage, 130 Ctrl-C. "
+    "Settings: a flag beats its environment variable, which beats the default."
 )
-app.command()(run)
-app.command()(demo)
-app.command()(validate)
-app.command()(status)
-app.command()(schema)
 
 
 def _print_version(value: bool) -> None:
@@ -36,28 +37,63 @@ def _print_version(value: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Version.")
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
     ] = False,
 ) -> None:
     pass
 
 
+def _not_loaded() -> None:
+    """Stands for a command that was not asked for, in the list of them all."""
+
+
+def make_app(words: Sequence[str]) -> typer.Typer:
+    """The application for a command line; `words` without the program's name."""
+    app = typer.Typer(
+        name="xgen-model",
+        help=_HELP,
+        epilog=_EPILOG,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["--help", "-h"]},
+    )
+    app.callback()(_options)
+    asked = next((word for word in words if not word.startswith("-")), None)
+    for name, summary in COMMANDS.items():
+        function = _load(name) if name == asked else _not_loaded
+        app.command(name, short_help=summary)(function)
+    return app
+
+
+def _load(name: str) -> Callable[..., object]:
+    function: Callable[..., object] = getattr(import_module(f"reconciler.cli.{name}"), name)
+    return function
+
+
+def _words() -> list[str]:
+    """What stands on the command line, or on the one that a shell wants completed."""
+    typed = os.environ.get("COMP_WORDS")
+    return typed.split()[1:] if typed is not None else sys.argv[1:]
+
+
 def main() -> None:
-    """Run a command. Exit codes: 0 ok, 1 error, 64 bad usage."""
+    """Run a command and exit with its code (`ExitCode`)."""
     try:
-        code = app(standalone_mode=False)
-    except click.UsageError as exc:
+        code = make_app(_words())(standalone_mode=False)
+    except UsageError as exc:
         exc.show()
-        sys.exit(BAD_USAGE)
-    except click.ClickException as exc:
-        exc.show()
-        sys.exit(1)
-    except click.Abort:
-        sys.exit(130)
+        sys.exit(ExitCode.BAD_USAGE)
+    except (typer.Abort, KeyboardInterrupt):
+        sys.exit(ExitCode.INTERRUPTED)
     except XgenError as exc:
-        typer.secho(f"error: {exc}", fg="red", err=True)
-        sys.exit(1)
-    sys.exit(code if isinstance(code, int) else 0)
+        from reconciler.cli.output import complain
+
+        complain(str(exc))
+        sys.exit(ExitCode.ERROR)
+    sys.exit(code if isinstance(code, int) else ExitCode.OK)

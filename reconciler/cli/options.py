@@ -4,7 +4,6 @@ import os
 from pathlib import Path
 from typing import Annotated
 
-import click
 import typer
 
 from reconciler.settings import HubSettings
@@ -54,7 +53,7 @@ def listen_address(value: str) -> tuple[str, int]:
     """`host:port`, `:port` or `[v6]:port`; port 0 lets the kernel choose."""
     host, colon, port = value.rpartition(":")
     if not colon or not port.isdigit() or int(port) > 65535:
-        raise click.BadParameter(f"{value!r} is not HOST:PORT", param_hint="--listen")
+        raise typer.BadParameter(f"{value!r} is not HOST:PORT", param_hint="--listen")
     return host.strip("[]") or "0.0.0.0", int(port)
 
 
@@ -62,5 +61,5 @@ def port_range(value: str) -> range:
     """`18000-18999`, both ends included."""
     first, dash, last = value.partition("-")
     if not (dash and first.isdigit() and last.isdigit() and 0 < int(first) <= int(last) < 65536):
-        raise click.BadParameter(f"{value!r} is not FIRST-LAST", param_hint="--ports")
+        raise typer.BadParameter(f"{value!r} is not FIRST-LAST", param_hint="--ports")
     return range(int(first), int(last) + 1)

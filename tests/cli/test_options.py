@@ -1,7 +1,7 @@
 """What the flags accept."""
 
-import click
 import pytest
+import typer
 
 from reconciler.cli.options import listen_address, port_range
 
@@ -21,7 +21,7 @@ def test_listen_addresses(text: str, address: tuple[str, int]) -> None:
 
 @pytest.mark.parametrize("text", ["8000", "host:", "host:x", "host:70000", ""])
 def test_refuses_what_is_no_address(text: str) -> None:
-    with pytest.raises(click.BadParameter, match="HOST:PORT"):
+    with pytest.raises(typer.BadParameter, match="HOST:PORT"):
         listen_address(text)
 
 
@@ -31,5 +31,5 @@ def test_port_ranges_include_both_ends() -> None:
 
 @pytest.mark.parametrize("text", ["18000", "2-1", "0-5", "1-70000", "a-b"])
 def test_refuses_what_is_no_port_range(text: str) -> None:
-    with pytest.raises(click.BadParameter, match="FIRST-LAST"):
+    with pytest.raises(typer.BadParameter, match="FIRST-LAST"):
         port_range(text)

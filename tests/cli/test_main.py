@@ -1,0 +1,73 @@
+"""The command line as a whole: help, mistakes, exit codes, completion."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import XGEN_MODEL, environment, xgen_model
+
+
+def test_without_arguments_the_commands_are_listed_and_it_is_bad_usage() -> None:
+    result = xgen_model()
+
+    assert result.returncode == 64
+    assert "Commands:\n  run " in result.stderr
+
+
+def test_help_lists_every_command_in_one_line() -> None:
+    result = xgen_model("--help")
+
+    assert result.returncode == 0
+    _, _, listed = result.stdout.partition("Commands:\n")
+    assert "..." not in listed
+    assert max(map(len, listed.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["statsu"], "Did you mean 'status'?"),
+        (["status", "--wacht"], "--watch"),
+        (["status", "--output", "xml"], "'xml' is not one of"),
+        (["run"], "Missing option '--manifest'"),
+        (["run", "--manifest", "m", "--listen", "9"], "'9' is not HOST:PORT"),
+    ],
+)
+def test_bad_usage_is_64_and_says_what_was_meant(arguments: list[str], said: str) -> None:
+    result = xgen_model(*arguments)
+
+    assert (result.returncode, result.stdout) == (64, "")
+    assert said in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("xgen-model st", "status"),
+        ("xgen-model status --wa", "--watch"),
+        ("xgen-model validate --output g", "github"),
+    ],
+)
+def test_bash_completes(typed: str, offered: str) -> None:
+    """The script is what `--show-completion` prints in that shell, run as bash runs it on TAB."""
+    script = """
+        eval "$(xgen-model --show-completion)"
+        COMP_WORDS=($TYPED) COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+        $(complete -p xgen-model | sed 's/.* -F \\([^ ]*\\) .*/\\1/') xgen-model
+        echo "${COMPREPLY[@]}"
+    """
+    path = f"{Path(XGEN_MODEL).parent}:{os.environ['PATH']}"
+
+    result = subprocess.run(
+        ["bash", "--norc", "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=environment(TYPED=typed, PATH=path),
+        check=True,
+    )
+
+    assert result.stdout.split() == [offered]
