@@ -13,8 +13,19 @@ DataDir = Annotated[
     typer.Option(
         "--data-dir",
         envvar="XGEN_DATA_DIR",
-        help="State of this agent. [default: /var/lib/xgen-model as root, "
+        metavar="DIR",
+        help="The agent's data folder. [default: /var/lib/xgen-model as root, "
         "else $XDG_STATE_HOME/xgen-model]",
+    ),
+]
+
+ServerOption = Annotated[
+    str | None,
+    typer.Option(
+        "--server",
+        envvar="XGEN_SERVER",
+        metavar="URL",
+        help="URL of an agent. [default: the one that the data folder names]",
     ),
 ]
 

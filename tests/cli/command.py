@@ -1,4 +1,4 @@
-"""The command as a shell runs it: a process of its own, its output read from pipes or a terminal."""
+"""The command as a shell runs it: a process of its own, on pipes or on a terminal."""
 
 import fcntl
 import os

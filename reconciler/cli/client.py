@@ -1,0 +1,176 @@
+"""The command line's side of an agent's HTTP: finds it, asks it, says what to do if that fails."""
+
+import ipaddress
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+
+from reconciler.errors import Rejected, Transient
+from reconciler.node.data_folder import read_json
+
+Json = dict[str, Any]
+
+CONNECT_SECONDS = 3.0
+ANSWER_SECONDS = 10.0
+SILENCE_SECONDS = 60.0
+"""A stream says something (a comment, if nothing happens) more often than that."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agent:
+    """Where an agent answers. `folder`: the data folder that said so, with the agent's pid."""
+
+    url: str
+    folder: Path | None = None
+    pid: int | None = None
+
+    def get(self, path: str, **query: str | int) -> Json:
+        """The JSON object at a path. Raises Transient (no agent answers) or Rejected."""
+        return self._ask("GET", path, params=query)
+
+    def post(self, path: str, body: Json) -> Json:
+        return self._ask("POST", path, json=body)
+
+    def servers(self) -> Json:
+        """The cluster's view."""
+        view = self.get("/api/cluster/servers")
+        if not isinstance(view.get("servers"), list):
+            raise Rejected(self._not_an_agent("it answers, but not as one"))
+        return view
+
+    @contextmanager
+    def stream(self, path: str, **query: str | int) -> Iterator[Iterator[str]]:
+        """The lines of an answer that goes on. Raises as `get`, also between two lines."""
+        limits = httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS, read=SILENCE_SECONDS)
+        try:
+            with (
+                httpx.Client(base_url=self.url, timeout=limits, trust_env=self._by_proxy) as client,
+                client.stream("GET", path, params=query) as answer,
+            ):
+                if answer.status_code != httpx.codes.OK:
+                    answer.read()
+                    self._refuse(answer)
+                yield answer.iter_lines()
+        except httpx.HTTPError as exc:
+            raise Transient(self._away(exc)) from exc
+
+    def _ask(self, method: str, path: str, **more: Any) -> Json:
+        limits = httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS)
+        try:
+            with httpx.Client(
+                base_url=self.url, timeout=limits, trust_env=self._by_proxy
+            ) as client:
+                answer = client.request(method, path, **more)
+        except httpx.HTTPError as exc:
+            raise Transient(self._away(exc)) from exc
+        if not answer.is_success:
+            self._refuse(answer)
+        value = _object(answer.text)
+        if value is None:
+            raise Rejected(self._not_an_agent(f"{path} is not JSON of ours"))
+        return value
+
+    def _refuse(self, answer: httpx.Response) -> None:
+        """Raise what an answer that is no success means, with the step that helps."""
+        error = (_object(answer.text) or {}).get("error")
+        if not isinstance(error, dict) or "message" not in error:
+            raise Rejected(self._not_an_agent(f"it answers {answer.status_code}"))
+        message = str(error["message"])
+        if answer.status_code == httpx.codes.FORBIDDEN:
+            message += "; run the command on the agent's own node"
+        if error.get("code") == "unknown_path":
+            message = (
+                f"cannot ask the agent at {self.url}: it does not know {answer.request.url.path}; "
+                "it is an older release than this command"
+            )
+        raise Rejected(message)
+
+    @property
+    def _by_proxy(self) -> bool:
+        """A proxy of the environment is for elsewhere; it would not find our loopback."""
+        host = urlsplit(self.url).hostname or ""
+        try:
+            return not ipaddress.ip_address(host).is_loopback
+        except ValueError:
+            return host != "localhost"
+
+    def _away(self, exc: httpx.HTTPError) -> str:
+        said = f"cannot reach an agent at {self.url}: {_cause(exc)}"
+        if self.folder is None:
+            return f"{said}; is it running there? See its log, or name another with --server URL"
+        if self.pid is not None and not Path(f"/proc/{self.pid}").exists():
+            return (
+                f"{said}. {self.folder}/agent.json is what an agent left that has ended "
+                f"(pid {self.pid}); start one with `xgen-model run`, or name another with "
+                "--server URL or --data-dir"
+            )
+        return f"{said}; {self.folder} says that it answers there. See its log, or --server URL"
+
+    def _not_an_agent(self, why: str) -> str:
+        return (
+            f"cannot use {self.url}: {why}, so it is no xgen-model agent; "
+            "name an agent's URL with --server, as in --server http://HOST:8000"
+        )
+
+
+def find_agent(server: str | None, folder: Path) -> Agent:
+    """The agent of `--server`, else the one that the data folder names. Raises Rejected."""
+    agent = known_agent(server, folder)
+    if agent is None:
+        raise Rejected(
+            f"cannot find an agent: {folder} names none. Start one with `xgen-model run`, "
+            "or name one with --server URL or --data-dir"
+        )
+    return agent
+
+
+def known_agent(server: str | None, folder: Path) -> Agent | None:
+    """As `find_agent`; None where nothing names an agent."""
+    if server is not None:
+        return Agent(url=_checked(server))
+    recorded = read_json(folder / "agent.json")
+    url, pid = recorded.get("url"), recorded.get("pid")
+    if not isinstance(url, str):
+        return None
+    return Agent(url=url, folder=folder, pid=pid if isinstance(pid, int) else None)
+
+
+def _checked(server: str) -> str:
+    """The URL as written, `http://` where it has no scheme. Raises Rejected."""
+    url = server if "://" in server else f"http://{server}"
+    try:
+        parsed = httpx.URL(url)
+    except httpx.InvalidURL as exc:
+        raise Rejected(f"cannot use --server {server}: {exc}") from exc
+    if parsed.scheme not in ("http", "https") or not parsed.host:
+        raise Rejected(f"cannot use --server {server}: it must look like http://HOST:8000")
+    return url.rstrip("/")
+
+
+def _object(text: str) -> Json | None:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _cause(exc: httpx.HTTPError) -> str:
+    match exc:
+        case httpx.ConnectTimeout():
+            return f"no connection within {CONNECT_SECONDS:.0f} s"
+        case httpx.TimeoutException():
+            return "it takes too long to answer"
+        case httpx.ConnectError():
+            text = str(exc)
+            return "connection refused" if "refused" in text else text.removeprefix("[Errno -2] ")
+        case httpx.RemoteProtocolError() | httpx.ReadError():
+            return "it ended the connection"
+        case _:
+            return str(exc) or type(exc).__name__

@@ -1,0 +1,100 @@
+"""The status as it is shown to people: a table of models, and below it what is amiss."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from reconciler.cli.client import Json
+from reconciler.cli.table import Column, table
+
+_COLUMNS = (
+    Column(title="NODE"),
+    Column(title="MODEL"),
+    Column(title="STATE"),
+    Column(title="TYPE", rank=3),
+    Column(title="BACKEND", rank=2),
+    Column(title="PID", rank=4),
+    Column(title="BUSY", rank=5),
+    Column(title="REASON", prose=True),
+)
+_COLOURS = {"loaded": "green", "error": "red", "blocked": "red", "disabled": "dim"}
+_BAD_IF_TRUE = frozenset({"Suspended", "Draining"})
+_LAST_LINES = 8
+
+
+def render(servers: Sequence[Json], *, width: int) -> RenderableType:
+    """One table over all nodes; a lone node is named above it instead."""
+    lone = len(servers) == 1
+    columns = _COLUMNS[1:] if lone else _COLUMNS
+    rows = [_row(server, model) for server in servers for model in server.get("models", ())]
+    parts: list[RenderableType] = [_heading(servers[0])] if lone else []
+    if rows:
+        parts.append(table(columns, [row[-len(columns) :] for row in rows], width=width))
+    else:
+        parts.append(Text("no model is selected here", style="dim"))
+    for server in servers:
+        parts += _notes(server)
+    return Group(*parts)
+
+
+def is_bad(condition: Json) -> bool:
+    wrong = "True" if condition.get("type") in _BAD_IF_TRUE else "False"
+    return condition.get("status") == wrong
+
+
+def _heading(server: Json) -> Text:
+    revision = (server.get("revision") or {}).get("applied")
+    said = [
+        f"agent {server.get('agent_version') or 'of an unknown version'}",
+        f"manifest {revision[:12]}" if revision else "no manifest yet",
+        "ready" if server.get("ready") else "not ready yet",
+    ]
+    return Text.assemble((str(server.get("node")), "bold"), f"  {', '.join(said)}\n")
+
+
+def _row(server: Json, model: Json) -> list[Text]:
+    name = Text(str(model["name"]))
+    if aliases := model.get("aliases"):
+        name.append(f" ({', '.join(aliases)})", style="dim")
+    state = str(model.get("state"))
+    return [
+        Text(str(server.get("node"))),
+        name,
+        Text(state, style=_COLOURS.get(state, "yellow")),
+        Text(str(model.get("model_type") or "-")),
+        Text(str(model.get("backend") or "-")),
+        Text(str(model.get("pid") or "-")),
+        Text(str(model.get("in_flight", "-"))),
+        Text(_reason(model)),
+    ]
+
+
+def _reason(model: Json) -> str:
+    reason = str(model.get("reason", ""))
+    if target := model.get("target"):
+        reason += f"; coming: {target.get('state')}, {target.get('reason')}"
+    progress = model.get("progress") or {}
+    if total := progress.get("total_bytes"):
+        reason += f"; {100 * progress.get('done_bytes', 0) // total} %"
+    return reason
+
+
+def _notes(server: Json) -> Iterator[RenderableType]:
+    node = server.get("node")
+    if not server.get("reachable", True):
+        yield Text(f"\n{node} cannot be reached: {server.get('reason')}", style="red")
+    for model in server.get("models", ()):
+        if lines := model.get("last_lines"):
+            yield Text(f"\nlast lines of {model['name']}:", style="bold")
+            yield from _dim(lines[-_LAST_LINES:])
+    for condition in filter(is_bad, server.get("conditions", ())):
+        yield Text(
+            f"\n{node}: {condition['type']} is {condition['status']} ({condition['reason']}) "
+            f"since {condition['since']}: {condition['message']}",
+            style="red",
+        )
+
+
+def _dim(lines: Iterable[str]) -> Iterator[Text]:
+    return (Text(f"  {line}", style="dim") for line in lines)

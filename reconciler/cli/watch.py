@@ -1,0 +1,136 @@
+"""`status --watch`: a calm screen on a terminal, a line a change elsewhere."""
+
+import contextlib
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from reconciler.cli.client import Json, find_agent
+from reconciler.cli.output import Output, console, print_json_line, show
+from reconciler.cli.status_view import render
+from reconciler.errors import XgenError
+
+_PAUSE_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What was seen last. `view` None: nothing yet. `away`: why nothing is seen now, since when."""
+
+    view: Json | None = None
+    away: str | None = None
+    since: str = ""
+
+
+def watch_status(server: str | None, folder: Path, output: Output) -> None:
+    """Follow until the process is interrupted. An agent that is away is waited for."""
+    out = console()
+    if output is Output.JSON:
+        _print_views(server, folder)
+    elif out.is_terminal and not out.is_dumb_terminal:
+        _draw(server, folder, out)
+    else:
+        _print_changes(server, folder, out)
+
+
+def _looks(server: str | None, folder: Path) -> Iterator[Look]:
+    """A look a second. The data folder is read each time: a new agent may answer elsewhere."""
+    last = Look()
+    while True:
+        try:
+            last = Look(view=find_agent(server, folder).servers())
+        except XgenError as exc:
+            since = last.since if last.away is not None else _now()
+            last = Look(view=last.view, away=str(exc), since=since)
+        yield last
+        time.sleep(_PAUSE_SECONDS)
+
+
+def _draw(server: str | None, folder: Path, out: Console) -> None:
+    """Redraw when something changed, on the terminal's second screen; leave the last on the first.
+
+    Nothing is erased before it is written again, so that nothing flickers.
+    """
+    last, size = Look(), out.size
+    with contextlib.ExitStack() as stack:
+        stack.callback(lambda: out.print(_screen(last, out.width)))
+        stack.enter_context(_ended_by_sigterm())
+        live = stack.enter_context(Live(console=out, screen=True, auto_refresh=False))
+        for look in _looks(server, folder):
+            if (look, out.size) != (last, size):
+                last, size = look, out.size
+                live.update(_screen(look, out.width), refresh=True)
+
+
+def _screen(look: Look, width: int) -> RenderableType:
+    parts: list[RenderableType] = []
+    if look.away is not None:
+        parts.append(Text(f"no answer since {look.since}: {look.away}\n", style="red"))
+        if look.view is not None:
+            parts.append(Text("What it said last:", style="dim"))
+    if look.view is not None:
+        parts.append(render(look.view["servers"], width=width))
+    return Group(*parts)
+
+
+def _print_changes(server: str | None, folder: Path, out: Console) -> None:
+    """`TIME NODE MODEL STATE REASON` whenever one of the last two is another."""
+    said: dict[tuple[str, str], str] = {}
+    away: str | None = None
+    for look in _looks(server, folder):
+        if look.away is not None:
+            if look.away != away:
+                show(out, Text(f"{_now()} no answer: {look.away}"))
+        else:
+            now = _states(look.view or {})
+            for key in sorted(said.keys() - now.keys()):
+                show(out, Text(f"{_now()} {' '.join(key)} gone"))
+            for key, text in sorted(now.items()):
+                if said.get(key) != text or away is not None:
+                    show(out, Text(f"{_now()} {' '.join(key)} {text}"))
+            said = now
+        away = look.away
+
+
+def _states(view: Json) -> dict[tuple[str, str], str]:
+    return {
+        (str(server.get("node")), str(model["name"])): f"{model['state']} {model['reason']}"
+        for server in view.get("servers", ())
+        for model in server.get("models", ())
+    }
+
+
+def _print_views(server: str | None, folder: Path) -> None:
+    """The view whenever it changed; while the agent is away, `{"away": why, "since": when}`."""
+    last: Look | None = None
+    for look in _looks(server, folder):
+        if look != last:
+            last = look
+            print_json_line(
+                look.view if look.away is None else {"away": look.away, "since": look.since}
+            )
+
+
+@contextlib.contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """The terminal is put back also when the process is told to end."""
+
+    def leave(*_: object) -> None:
+        raise SystemExit(128 + signal.SIGTERM)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _now() -> str:
+    return datetime.now(UTC).astimezone().strftime("%H:%M:%S")
