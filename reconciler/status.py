@@ -5,8 +5,10 @@ The HTTP side turns it into routes, the cluster view and metrics, in the JSON sh
 
 from dataclasses import dataclass, field
 
-from reconciler.plan.desired import Elsewhere, ModelType
-from reconciler.plan.ids import FilesDigest, ModelName, NodeName, Nonce, SpecHash
+from reconciler.plan.actions import Plan
+from reconciler.plan.desired import Elsewhere, ModelSpec, ModelType, Timeouts
+from reconciler.plan.ids import FilesDigest, ModelName, NodeName, Nonce, Place, SpecHash
+from reconciler.plan.observed import EffectKind
 from reconciler.plan.phase import State
 
 Json = dict[str, object]
@@ -14,12 +16,16 @@ Json = dict[str, object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """Where a loaded backend answers. Never published: it holds the backend's key."""
+    """Where a loaded backend answers. Never published: it holds the backend's key.
+
+    `metrics_path`: its own page of counters, in Prometheus text; None: it has none.
+    """
 
     nonce: Nonce
     host: str
     port: int
     api_key: str | None = field(default=None, repr=False)
+    metrics_path: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +35,40 @@ class TargetStatus:
     spec_hash: SpecHash
     state: State
     reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailureNote:
+    """One failure. `at`: RFC 3339, UTC. `during`: fetch, start, load, run or stop."""
+
+    at: str
+    during: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelDetail:
+    """What operators look up of one model, beside its state.
+
+    `spec`, `timeouts` and `place` are None for one that only still runs. `argv`: of the process,
+    without its secrets. `failures_in_a_row`: what the backoff counts; `permanent`: it is blocked.
+    `failures`: the last ones, oldest first. `restart_causes`: how often, by cause.
+    """
+
+    enabled: bool = True
+    priority: int = 0
+    spec: ModelSpec | None = None
+    timeouts: Timeouts | None = None
+    place: Place | None = None
+    passed_over: tuple[str, ...] = ()
+    argv: tuple[str, ...] = ()
+    started_at: str | None = None
+    loaded_at: str | None = None
+    load_seconds: float | None = None
+    restart_causes: tuple[tuple[str, int], ...] = ()
+    failures_in_a_row: int = 0
+    permanent: bool = False
+    failures: tuple[FailureNote, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +100,7 @@ class ModelStatus:
     progress: tuple[int, int] | None = None
     retry_at: str | None = None
     """When the next try is due: RFC 3339, UTC."""
+    detail: ModelDetail = ModelDetail()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,3 +157,29 @@ class Status:
     """`/readyz`: latched once true (design §9)."""
     draining: bool = False
     """New work is answered with 503."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnderWay:
+    """An effect that is under way for a model. `since`: RFC 3339, UTC. `detail`: how far it is."""
+
+    model: ModelName
+    kind: EffectKind
+    since: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """The plan of the newest tick, whose actions have been begun. Times: RFC 3339, UTC.
+
+    `next_at`: when it changes by time alone; None: only an event changes it. `revision`: the
+    manifest's that it was made from. `waits`: what holds up the node as a whole.
+    """
+
+    at: str
+    revision: str | None
+    plan: Plan
+    waits: tuple[str, ...] = ()
+    next_at: str | None = None
+    under_way: tuple[UnderWay, ...] = ()

@@ -1,0 +1,271 @@
+"""Every metric of the agent: its name, what it means, its labels. docs/metrics.md is for readers.
+
+Two kinds: what is counted as it happens (`Metrics`), and what is read off the status when somebody
+asks (`SHOWN`), so that no series outlives its subject. A `model` label is only ever the name of a
+model of this node, never what a client sent; every other label has a few known values.
+"""
+
+import time
+from collections.abc import Collection
+from dataclasses import dataclass
+from enum import StrEnum
+from http import HTTPStatus
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+)
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+# A second series beside each, which nobody asked for. The library's own annotation is missing.
+disable_created_metrics()  # type: ignore[no-untyped-call]
+
+CLIENT_LEFT = 499
+"""As nginx has it: the client did not wait for its answer."""
+
+_CODES = frozenset(HTTPStatus) | {CLIENT_LEFT, 529}
+_REQUEST_SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800)
+_FIRST_BYTE_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
+_TICK_SECONDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 30)
+_TRANSFER_SECONDS = (1, 5, 15, 60, 300, 900, 3600, 14400)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """A metric whose samples are made when it is asked for."""
+
+    name: str
+    help: str
+    labels: tuple[str, ...]
+    counter: bool = False
+
+    def family(self) -> GaugeMetricFamily | CounterMetricFamily:
+        """Without samples yet."""
+        kind = CounterMetricFamily if self.counter else GaugeMetricFamily
+        return kind(self.name, self.help, labels=self.labels)
+
+
+MANIFEST_INFO = Shown(
+    name="xgen_manifest_info",
+    help="1 for the revision last taken whole (applied), and the one last seen (attempted).",
+    labels=("revision", "state"),
+)
+MODEL_DESIRED = Shown(
+    name="xgen_model_desired",
+    help="1: the manifest wants the model on this node; 0: disabled, or removed and still running.",
+    labels=("model",),
+)
+MODEL_STATE = Shown(
+    name="xgen_model_state",
+    help="1 for the state that the model is in, 0 for the others.",
+    labels=("model", "state"),
+)
+MODEL_RESTARTS = Shown(
+    name="xgen_model_restarts_total",
+    help="Starts of the model's backend after the first, by what made them necessary.",
+    labels=("model", "reason"),
+    counter=True,
+)
+MODEL_LOAD_SECONDS = Shown(
+    name="xgen_model_load_seconds",
+    help="From the start of the backend that serves to its first real answer.",
+    labels=("model",),
+)
+REQUESTS_IN_FLIGHT = Shown(
+    name="xgen_requests_in_flight",
+    help="Requests that the model's backends are working on.",
+    labels=("model",),
+)
+
+
+class TickResult(StrEnum):
+    """`changed`: actions were begun; `idle`: nothing was to do; `failed`: our own fault."""
+
+    CHANGED = "changed"
+    IDLE = "idle"
+    FAILED = "failed"
+
+
+class UpstreamFault(StrEnum):
+    """`unreachable`: no connection; `lost`: gone before the first byte; `lost_midway`: after it;
+    `scrape`: its own metrics could not be had."""
+
+    UNREACHABLE = "unreachable"
+    LOST = "lost"
+    LOST_MIDWAY = "lost_midway"
+    SCRAPE = "scrape"
+
+
+class RequestSeries:
+    """One model's counters on one node, bound once: a request looks no labels up."""
+
+    __slots__ = ("_codes", "_counter", "_gone", "_labels", "first_byte", "whole")
+
+    def __init__(
+        self,
+        counter: Counter,
+        labels: tuple[str, str],
+        first_byte: Histogram | None,
+        whole: Histogram | None,
+    ) -> None:
+        self._counter = counter
+        self._labels = labels
+        self._codes: dict[int, Counter] = {}
+        self._gone = False
+        self.first_byte = first_byte
+        self.whole = whole
+
+    def count(self, code: int) -> None:
+        child = self._codes.get(code)
+        if child is None:
+            if self._gone:  # a request that ends after its model brings no series back
+                return
+            child = self._codes[code] = self._counter.labels(*self._labels, code_label(code))
+        child.inc()
+
+    def forget(self) -> None:
+        self._gone = True
+        for code in self._codes:
+            self._counter.remove(*self._labels, code_label(code))
+
+
+class RequestWatch:
+    """One request: begun when it is made, ended once, whatever happened."""
+
+    __slots__ = ("_began", "_series", "code")
+
+    def __init__(self, series: RequestSeries) -> None:
+        self._series = series
+        self._began = time.perf_counter()
+        self.code = HTTPStatus.INTERNAL_SERVER_ERROR.value
+        """Of the answer, once it is known."""
+
+    def at_model(self, series: RequestSeries) -> None:
+        """It goes to this model."""
+        self._series = series
+
+    def first_byte(self) -> None:
+        if self._series.first_byte is not None:
+            self._series.first_byte.observe(time.perf_counter() - self._began)
+
+    def end(self) -> None:
+        self._series.count(self.code)
+        if self._series.whole is not None and self.code != CLIENT_LEFT:
+            self._series.whole.observe(time.perf_counter() - self._began)
+
+
+class Metrics:
+    """What is counted as it happens. One for each agent."""
+
+    def __init__(self, *, node: str) -> None:
+        self.registry = CollectorRegistry()
+        self._node = node
+        self._requests = Counter(
+            "xgen_requests_total",
+            "Answers to inference requests. model is empty where the request named no known one; "
+            "code 499: the client left.",
+            ("model", "node", "code"),
+            registry=self.registry,
+        )
+        self._durations = Histogram(
+            "xgen_request_duration_seconds",
+            "From the arrival of a request to the end of its answer, where a backend was asked "
+            "and the client stayed.",
+            ("model",),
+            buckets=_REQUEST_SECONDS,
+            registry=self.registry,
+        )
+        self._first_bytes = Histogram(
+            "xgen_time_to_first_byte_seconds",
+            "From the arrival of a request to the first byte of its answer's body.",
+            ("model",),
+            buckets=_FIRST_BYTE_SECONDS,
+            registry=self.registry,
+        )
+        self._upstream_errors = Counter(
+            "xgen_upstream_errors_total",
+            "Backends that failed us, by how.",
+            ("kind",),
+            registry=self.registry,
+        )
+        self._ticks = Counter(
+            "xgen_reconcile_total",
+            "Ticks of the loop, by result.",
+            ("result",),
+            registry=self.registry,
+        )
+        self._tick_seconds = Histogram(
+            "xgen_reconcile_duration_seconds",
+            "One tick: observe, plan, dispatch, publish.",
+            buckets=_TICK_SECONDS,
+            registry=self.registry,
+        )
+        self._last_success = Gauge(
+            "xgen_last_success_timestamp_seconds",
+            "The last tick without a fault, whose manifest was readable and taken up whole.",
+            registry=self.registry,
+        )
+        self._hub_bytes = Counter(
+            "xgen_hub_transfer_bytes_total",
+            "Bytes moved between the hub and this node.",
+            ("direction",),
+            registry=self.registry,
+        )
+        self._hub_seconds = Histogram(
+            "xgen_hub_transfer_seconds",
+            "Whole fetches of a model's files that succeeded.",
+            buckets=_TRANSFER_SECONDS,
+            registry=self.registry,
+        )
+        for result in TickResult:
+            self._ticks.labels(result.value)
+        for fault in UpstreamFault:
+            self._upstream_errors.labels(fault.value)
+        self._pulled = self._hub_bytes.labels("pull")
+        self._unknown = RequestSeries(self._requests, ("", node), None, None)
+        self._models: dict[str, RequestSeries] = {}
+
+    def watch_request(self) -> RequestWatch:
+        """For a request of which no model is known yet."""
+        return RequestWatch(self._unknown)
+
+    def of_model(self, model: str) -> RequestSeries:
+        """`model`: the name of a model that is in the status."""
+        series = self._models.get(model)
+        if series is None:
+            series = self._models[model] = RequestSeries(
+                self._requests,
+                (model, self._node),
+                self._first_bytes.labels(model),
+                self._durations.labels(model),
+            )
+        return series
+
+    def keep_only(self, models: Collection[str]) -> None:
+        """Drop the series of models that are gone."""
+        for gone in self._models.keys() - set(models):
+            self._models.pop(gone).forget()
+            self._first_bytes.remove(gone)
+            self._durations.remove(gone)
+
+    def count_upstream(self, fault: UpstreamFault) -> None:
+        self._upstream_errors.labels(fault.value).inc()
+
+    def count_tick(self, result: TickResult, *, seconds: float) -> None:
+        self._ticks.labels(result.value).inc()
+        self._tick_seconds.observe(seconds)
+
+    def note_success(self) -> None:
+        self._last_success.set_to_current_time()
+
+    def count_pull(self, *, size_bytes: int, seconds: float) -> None:
+        self._pulled.inc(size_bytes)
+        self._hub_seconds.observe(seconds)
+
+
+def code_label(code: int) -> str:
+    """A known status code as it is, others by their class: engines may make some up."""
+    return str(code) if code in _CODES else f"{code // 100}xx"
