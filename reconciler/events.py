@@ -37,6 +37,7 @@ class EventKind(StrEnum):
     SOURCE_UNREADABLE = "SourceUnreadable"
     MODEL_STATE_CHANGED = "ModelStateChanged"
     MODEL_WAIT_CHANGED = "ModelWaitChanged"
+    MODEL_GONE = "ModelGone"
     TARGET_CHANGED = "TargetChanged"
     NODE_WAIT_CHANGED = "NodeWaitChanged"
     ACTION_BEGUN = "ActionBegun"
@@ -116,6 +117,7 @@ class Journal:
         level: Level = Level.INFO,
         **data: Scalar,
     ) -> None:
+        """`data`: what is None is left out."""
         event = Event(
             seq=self.last + 1,
             time=self._now(),
@@ -124,7 +126,7 @@ class Journal:
             node=self._node,
             model=model,
             reason=_shortened(reason),
-            data=data,
+            data={key: value for key, value in data.items() if value is not None},
         )
         self._events.append(event)
         _write(event)

@@ -182,6 +182,7 @@ class Effects:
         self, model: ModelName, running: _Running, work: Coroutine[Any, Any, Outcome | None]
     ) -> None:
         outcome: Outcome | None = None
+        structlog.contextvars.bind_contextvars(model=model)
         try:
             outcome = await work
         except Exception as exc:  # noqa: BLE001  the task's boundary: a fault must not end the agent
@@ -199,7 +200,12 @@ class Effects:
         if not await fetch.run(self._fetch_slots):
             return None
         seconds = self._clock() - began
-        return FilesFetched(model=model.name, spec_hash=model.spec_hash, seconds=seconds)
+        return FilesFetched(
+            model=model.name,
+            spec_hash=model.spec_hash,
+            seconds=seconds,
+            size_bytes=fetch.moved_bytes,
+        )
 
     async def _start(self, action: StartBackend, prepared: Prepared) -> Outcome | None:
         model = prepared.desired

@@ -10,10 +10,14 @@ from reconciler.plan.desired import DesiredModel
 
 
 class Fetch:
-    """A download, before, while and after it runs. `progress`: bytes done and total."""
+    """A download, before, while and after it runs. `progress`: bytes done and total.
+
+    `moved_bytes`: of those done, what was not here before.
+    """
 
     def __init__(self, model: DesiredModel, cache: ModelCache) -> None:
         self.progress: tuple[int, int] | None = None
+        self.moved_bytes = 0
         self._model = model
         self._cache = cache
         self._given_up = threading.Event()
@@ -64,4 +68,6 @@ class Fetch:
             raise Transient(f"cannot use {spec.source}: its files were fetched and are not found")
 
     def _note(self, done: int, total: int) -> None:
+        if self.progress is not None:
+            self.moved_bytes += max(0, done - self.progress[0])
         self.progress = (done, total)

@@ -7,9 +7,12 @@ from reconciler.plan.ids import FilesDigest, ModelName, Nonce, SpecHash
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilesFetched:
+    """`size_bytes`: what came from the hub for it."""
+
     model: ModelName
     spec_hash: SpecHash
     seconds: float
+    size_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,9 @@
 """What the loop remembers of each model between ticks: failures, restarts, what loaded once."""
 
+from collections import Counter, deque
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from reconciler.apply.backends import BackendExited, BackendView
 from reconciler.apply.outcomes import BackendStopped, EffectFailed, FilesFetched, Outcome
@@ -9,12 +11,29 @@ from reconciler.plan.ids import Instance, ModelName, Nonce, SpecHash
 from reconciler.plan.observed import Failure
 from reconciler.plan.retry import after_failure
 
+_RECENT = 5
+"""Failures of a model that operators can look up."""
+
+
+class RestartCause(StrEnum):
+    """How the process before ended: a crash, a load that failed, or our stop for a change."""
+
+    CRASHED = "crashed"
+    LOAD_FAILED = "load_failed"
+    CHANGED = "changed"
+
+
+_CAUSES = {"run": RestartCause.CRASHED, "load": RestartCause.LOAD_FAILED}
+
 
 @dataclass(slots=True)
 class _Page:
     """One model's page. `loaded`: instances that were loaded here at least once."""
 
     failure: Failure | None = None
+    recent: deque[Failure] = field(default_factory=lambda: deque(maxlen=_RECENT))
+    cause: RestartCause = RestartCause.CHANGED
+    restarts: Counter[RestartCause] = field(default_factory=Counter)
     last_lines: tuple[str, ...] = ()
     starts: int = 0
     loaded: set[Instance] = field(default_factory=set)
@@ -38,11 +57,29 @@ class Books:
         failure = self.failure(model)
         return failure.count if failure else 0
 
+    def recent_failures(self, model: ModelName) -> tuple[Failure, ...]:
+        """The last ones, oldest first; a success since does not take them away."""
+        return tuple(self._page(model).recent)
+
     def last_lines(self, model: ModelName) -> tuple[str, ...]:
         return self._page(model).last_lines
 
     def restarts(self, model: ModelName) -> int:
         return max(0, self._page(model).starts - 1)
+
+    def restart_causes(self, model: ModelName) -> tuple[tuple[str, int], ...]:
+        return tuple(sorted((cause.value, n) for cause, n in self._page(model).restarts.items()))
+
+    def forgive(self, model: ModelName | None) -> Mapping[ModelName, Failure]:
+        """Forget the failure of a model, or of all, so that it is tried at once (R7)."""
+        forgiven = {
+            name: page.failure
+            for name, page in self._pages.items()
+            if page.failure is not None and model in (None, name)
+        }
+        for name in forgiven:
+            self._pages[name].failure = None
+        return forgiven
 
     def want(self, desired: Mapping[ModelName, SpecHash]) -> None:
         """Note which specs are desired now."""
@@ -53,11 +90,14 @@ class Books:
         page = self._page(view.model)
         if view.nonce not in self._instances:
             self._instances[view.nonce] = view.instance
+            if page.starts:
+                page.restarts[page.cause] += 1
             page.starts += 1
         if view.loaded_at is not None:
             page.loaded.add(view.instance)
 
     def book_exit(self, exited: BackendExited) -> None:
+        self._page(exited.model).cause = _CAUSES.get(exited.during, RestartCause.CHANGED)
         if exited.during == "stop":
             return  # `BackendStopped` follows, and says whether the stop was a failure
         self._instances.pop(exited.nonce, None)
@@ -75,6 +115,7 @@ class Books:
             ever_loaded=exited.instance in page.loaded,
             loaded_seconds=exited.loaded_seconds if exited.during == "run" else None,
         )
+        page.recent.append(page.failure)
 
     def book_outcome(self, outcome: Outcome, *, at: float) -> None:
         match outcome:
@@ -107,6 +148,7 @@ class Books:
             permanent=failed.permanent,
             retry_after_seconds=failed.retry_after_seconds,
         )
+        page.recent.append(page.failure)
 
     def _book_stop(self, stopped: BackendStopped, at: float) -> None:
         instance = self._instances.pop(stopped.nonce, None)
@@ -115,6 +157,7 @@ class Books:
             page.failure = None
         if stopped.failure is None or instance is None:
             return
+        page.cause = RestartCause.LOAD_FAILED
         if not self._wanted(stopped.model, instance.spec_hash):
             return
         page.failure = after_failure(
@@ -126,6 +169,7 @@ class Books:
             during="load",
             ever_loaded=instance in page.loaded,
         )
+        page.recent.append(page.failure)
 
     def _wanted(self, model: ModelName, spec_hash: SpecHash) -> bool:
         return self._desired.get(model) == spec_hash

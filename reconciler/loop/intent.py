@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from reconciler.errors import Transient
+from reconciler.events import EventKind, Journal, Level
 from reconciler.manifest.problem import Problem
 from reconciler.manifest.resolve import FileInput, Parses, Resolution, resolve
 from reconciler.manifest.select import select
@@ -17,6 +18,9 @@ from reconciler.source.snapshot import Snapshot
 from reconciler.status import Revision
 
 _log = structlog.get_logger("xgen.source")
+
+_TOLD_PROBLEMS = 5
+"""Of a manifest in one event; the log, `/cluster` and `validate` have them all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +44,16 @@ class Understanding:
 class Intent:
     """Holds the newest snapshot and what is in force. `offer` only notes and wakes (R1)."""
 
-    def __init__(self, *, node: NodeName, last_good: LastGood, wake: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        *,
+        node: NodeName,
+        last_good: LastGood,
+        wake: Callable[[], None],
+        journal: Journal,
+    ) -> None:
         self._node = node
+        self._journal = journal
         self._last_good = last_good
         self._wake = wake
         self._newest: Snapshot | None = None
@@ -121,9 +133,32 @@ class Intent:
         now = self._understanding
         if now.whole:
             models = len(now.desired.models) if now.desired else 0
-            _log.info("manifest taken up", revision=snapshot.revision[:12], models_here=models)
+            self._journal.record(
+                EventKind.MANIFEST_TAKEN,
+                f"{snapshot.location} was taken up whole",
+                revision=snapshot.revision,
+                models_here=models,
+            )
             return
         if snapshot.error is not None:
-            _log.warning("manifest source cannot be read; nothing changes", error=snapshot.error)
+            self._journal.record(
+                EventKind.SOURCE_UNREADABLE,
+                f"{snapshot.error}; what runs stays as it is",
+                level=Level.WARNING,
+            )
         for problem in now.problems:
-            _log.error("manifest problem; what runs stays as it is", problem=str(problem))
+            _log.error("manifest problem", problem=str(problem))
+        if errors := [str(problem) for problem in now.problems if problem.is_error]:
+            self._journal.record(
+                EventKind.MANIFEST_REFUSED,
+                f"{_listed(errors)}; what runs stays as it is",
+                level=Level.ERROR,
+                revision=snapshot.revision,
+                errors=len(errors),
+            )
+
+
+def _listed(errors: list[str]) -> str:
+    more = len(errors) - _TOLD_PROBLEMS
+    told = "; ".join(errors[:_TOLD_PROBLEMS])
+    return f"{told}; and {more} more" if more > 0 else told

@@ -6,6 +6,7 @@ from dataclasses import replace
 import structlog
 
 from reconciler.errors import Bug
+from reconciler.loop.chronicle import Chronicle
 from reconciler.loop.clock import Clock
 from reconciler.loop.conditions import DRAINING, SUSPENDED, source_facts, stamped, waiting
 from reconciler.loop.intent import Understanding
@@ -21,7 +22,15 @@ _log = structlog.get_logger("xgen.loop")
 class Publisher:
     """Holds the last status. `publish` is called with each that differs from it."""
 
-    def __init__(self, *, status: Status, publish: Callable[[Status], None], clock: Clock) -> None:
+    def __init__(
+        self,
+        *,
+        status: Status,
+        publish: Callable[[Status], None],
+        clock: Clock,
+        chronicle: Chronicle,
+    ) -> None:
+        self._chronicle = chronicle
         self._status = status
         self._publish = publish
         self._clock = clock
@@ -36,7 +45,8 @@ class Publisher:
     ) -> None:
         """Publish what a tick came to. `waits`: what holds up the node as a whole."""
         shown = [outlook for outlook in outlooks if facts[outlook.model].known]
-        self._follow(shown)
+        self._check_steps(shown)
+        self._chronicle.planned(shown, waits)
         desired = understanding.desired
         before = {condition.type: condition for condition in self._status.conditions}
         suspended = desired is not None and desired.suspend
@@ -79,8 +89,8 @@ class Publisher:
         self._status = replace(status, version=self._status.version + 1)
         self._publish(self._status)
 
-    def _follow(self, outlooks: Sequence[Outlook]) -> None:
-        """Log each model's step to another state; an illegal one is our bug, said and survived."""
+    def _check_steps(self, outlooks: Sequence[Outlook]) -> None:
+        """An illegal step to another state is our bug, said and survived."""
         before, self._states = self._states, {}
         for outlook in outlooks:
             old = before.get(outlook.model)
@@ -89,10 +99,3 @@ class Publisher:
             except Bug:
                 _log.exception("illegal step between states", model=outlook.model)
             self._states[outlook.model] = outlook.state
-            if old is not outlook.state:
-                _log.info(
-                    "model changed its state",
-                    model=outlook.model,
-                    state=outlook.state.value,
-                    reason=outlook.reason,
-                )

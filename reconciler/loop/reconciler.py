@@ -4,22 +4,27 @@ Everything else only calls `wake()`. Nothing but this task writes the books or t
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import structlog
+from structlog.contextvars import bind_contextvars
 
 from reconciler.apply.backends import Backends, BackendView
 from reconciler.apply.effects import Effects, Prepared
+from reconciler.apply.outcomes import FilesFetched
 from reconciler.backend.engines import Assessment, Engines
 from reconciler.cache.model_cache import ModelCache
 from reconciler.errors import XgenError
 from reconciler.loop.books import Books
+from reconciler.loop.chronicle import Chronicle
 from reconciler.loop.clock import Clock
+from reconciler.loop.commands import Commands
 from reconciler.loop.intent import Intent, Understanding
 from reconciler.loop.publisher import Publisher
-from reconciler.loop.report import ModelFacts
-from reconciler.plan.actions import AbortFetch, Action, Plan
+from reconciler.loop.report import ModelFacts, planned
+from reconciler.metrics import Metrics, TickResult
+from reconciler.plan.actions import AbortFetch, Plan
 from reconciler.plan.desired import DesiredModel
 from reconciler.plan.ids import ModelName
 from reconciler.plan.observed import (
@@ -32,6 +37,7 @@ from reconciler.plan.observed import (
     ObservedProcess,
 )
 from reconciler.plan.planner import plan
+from reconciler.status import Planned
 
 _log = structlog.get_logger("xgen.loop")
 
@@ -63,6 +69,10 @@ class Reconciler:
         effects: Effects,
         clock: Clock,
         publisher: Publisher,
+        commands: Commands,
+        chronicle: Chronicle,
+        metrics: Metrics,
+        show_plan: Callable[[Planned], None],
         max_parallel_loads: int,
         wakeup: asyncio.Event,
     ) -> None:
@@ -73,6 +83,10 @@ class Reconciler:
         self._effects = effects
         self._clock = clock
         self._publisher = publisher
+        self._commands = commands
+        self._chronicle = chronicle
+        self._metrics = metrics
+        self._show_plan = show_plan
         self._max_parallel_loads = max_parallel_loads
         self._wakeup = wakeup
         self._books = Books()
@@ -99,38 +113,63 @@ class Reconciler:
         self._wakeup.set()
 
     async def _guarded_tick(self) -> float | None:
+        began = self._clock.monotonic()
         try:
             return await self.tick()
-        except Exception:  # noqa: BLE001  the loop's boundary: a fault must not end what serves
+        except Exception as exc:  # noqa: BLE001  the loop's boundary: a fault must not end what serves
             _log.exception("a tick failed with an unexpected error; the next one tries again")
+            self._chronicle.tick_failed(exc)
+            self._metrics.count_tick(TickResult.FAILED, seconds=self._clock.monotonic() - began)
             return self._clock.monotonic() + FAULT_SECONDS
 
     async def tick(self) -> float | None:
         """Observe, plan, dispatch, publish once. Returns when the next tick is due by time."""
         understanding = await self._intent.refresh()
         desired = understanding.desired
+        bind_contextvars(revision=understanding.revision.applied)
         now = self._clock.monotonic()
         self._books.want(
             {model.name: model.spec_hash for model in desired.models} if desired else {}
         )
         self._book(now)
+        self._obey()
         looks = await asyncio.to_thread(self._look, desired.models if desired else ())
         views = self._views()
         observed = self._observe(looks, views)
         made = plan(desired, observed, now)
         self._dispatch(made, looks, now)
-        self._report(made, understanding, looks)
+        self._report(made, understanding, looks, now)
+        self._count(made, understanding, now)
         return made.next_at
 
+    def _obey(self) -> None:
+        for command in self._commands.take():
+            self._chronicle.asked(command)
+            forgiven = self._books.forgive(command.model) if command.retry else {}
+            for model, failure in forgiven.items():
+                self._chronicle.forgiven(model, failure)
+            if not command.done.done():
+                command.done.set_result(tuple(sorted(forgiven)))
+
+    def _count(self, made: Plan, understanding: Understanding, began: float) -> None:
+        result = TickResult.CHANGED if made.actions else TickResult.IDLE
+        self._metrics.count_tick(result, seconds=self._clock.monotonic() - began)
+        if understanding.whole:
+            self._metrics.note_success()
+
     def _book(self, now: float) -> None:
-        for view in self._backends.live():
+        live = self._backends.live()
+        self._chronicle.backends(live)
+        for view in live:
             self._books.see(view)
         for exited in self._backends.take_exits():
             self._books.book_exit(exited)
-            level = _log.info if exited.during == "stop" else _log.warning
-            level("backend exited", model=exited.model, pid=exited.pid, reason=exited.reason)
+            self._chronicle.exited(exited)
         for outcome in self._effects.take_outcomes():
             self._books.book_outcome(outcome, at=now)
+            self._chronicle.outcome(outcome)
+            if isinstance(outcome, FilesFetched):
+                self._metrics.count_pull(size_bytes=outcome.size_bytes, seconds=outcome.seconds)
 
     def _look(self, models: Iterable[DesiredModel]) -> Mapping[ModelName, _Look]:
         """Ask the cache and the engines about each model. Runs in a thread: it reads the disk."""
@@ -199,11 +238,13 @@ class Reconciler:
         for action in made.actions:
             if not isinstance(action, AbortFetch) and action.model in self._effects.in_flight():
                 continue
-            _log.info(_order(action), model=action.model, reason=action.reason)
             try:
                 self._effects.dispatch(action, self._prepared(action.model, looks), now=now)
-            except XgenError:
+            except XgenError as exc:
                 _log.exception("an action could not begin", model=action.model)
+                self._chronicle.refused(action, exc)
+            else:
+                self._chronicle.begun(action)
 
     def _prepared(self, model: ModelName, looks: Mapping[ModelName, _Look]) -> Prepared | None:
         """What an effect needs. A model that was removed is stopped by its own timeouts still."""
@@ -214,7 +255,11 @@ class Reconciler:
         return Prepared(desired=last, files=None, choice=None) if last else None
 
     def _report(
-        self, made: Plan, understanding: Understanding, looks: Mapping[ModelName, _Look]
+        self,
+        made: Plan,
+        understanding: Understanding,
+        looks: Mapping[ModelName, _Look],
+        now: float,
     ) -> None:
         views = self._views()
         in_flight = self._effects.in_flight()
@@ -229,6 +274,16 @@ class Reconciler:
         }
         waits = (*made.notes, *self._backends.problems)
         self._publisher.report(made.outlook, facts, understanding, waits)
+        self._show_plan(
+            planned(
+                made,
+                in_flight,
+                revision=understanding.revision.applied,
+                waits=waits,
+                now=now,
+                wall=self._clock.wall,
+            )
+        )
 
     def _facts(
         self,
@@ -243,18 +298,10 @@ class Reconciler:
             stopping=effect is not None and effect.kind is EffectKind.STOP,
             choice=look.assessment.choice if look else None,
             restarts=self._books.restarts(model),
-            failures_in_a_row=self._books.failures_in_a_row(model),
+            restart_causes=self._books.restart_causes(model),
+            failure=self._books.failure(model),
+            recent_failures=self._books.recent_failures(model),
             last_lines=self._books.last_lines(model),
             progress=self._effects.progress(model),
             digest=look.files.digest if look and look.files else None,
         )
-
-
-def _order(action: Action) -> str:
-    return {
-        "FetchFiles": "fetching files",
-        "StartBackend": "starting backend",
-        "StopBackend": "stopping backend",
-        "StopLeftover": "stopping what an earlier agent left",
-        "AbortFetch": "giving up a download",
-    }[type(action).__name__]

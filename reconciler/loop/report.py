@@ -1,15 +1,28 @@
 """From a plan and what is there to the status that is published (PURE)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from reconciler.apply.backends import BackendView
 from reconciler.backend.choice import Choice
-from reconciler.plan.actions import Outlook
+from reconciler.masking import is_secret_name, masked_argv
+from reconciler.plan.actions import Outlook, Plan
 from reconciler.plan.desired import DesiredModel
-from reconciler.plan.ids import FilesDigest
+from reconciler.plan.ids import FilesDigest, ModelName
+from reconciler.plan.observed import Failure, InFlight
 from reconciler.plan.phase import State
-from reconciler.status import Endpoint, ModelStatus, TargetStatus
+from reconciler.status import (
+    Endpoint,
+    FailureNote,
+    ModelDetail,
+    ModelStatus,
+    Planned,
+    TargetStatus,
+    UnderWay,
+)
+
+Wall = Callable[[float], str]
+"""Turns a moment of the plan's clock into RFC 3339, UTC."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,10 +37,16 @@ class ModelFacts:
     stopping: bool = False
     choice: Choice | None = None
     restarts: int = 0
-    failures_in_a_row: int = 0
+    restart_causes: tuple[tuple[str, int], ...] = ()
+    failure: Failure | None = None
+    recent_failures: tuple[Failure, ...] = ()
     last_lines: tuple[str, ...] = ()
     progress: tuple[int, int] | None = None
     digest: FilesDigest | None = None
+
+    @property
+    def failures_in_a_row(self) -> int:
+        return self.failure.count if self.failure else 0
 
     @property
     def known(self) -> bool:
@@ -35,10 +54,8 @@ class ModelFacts:
         return self.desired is not None or bool(self.views)
 
 
-def model_status(
-    outlook: Outlook, facts: ModelFacts, *, wall: Callable[[float], str]
-) -> ModelStatus:
-    """One model's entry. `wall` turns a moment of the plan's clock into RFC 3339, UTC."""
+def model_status(outlook: Outlook, facts: ModelFacts, *, wall: Wall) -> ModelStatus:
+    """One model's entry."""
     view = _speaking_for(facts.views)
     desired = facts.desired
     spec_hash = view.instance.spec_hash if view else (desired.spec_hash if desired else None)
@@ -65,6 +82,30 @@ def model_status(
         log=str(view.log_path) if view else None,
         progress=facts.progress,
         retry_at=wall(outlook.retry_at) if outlook.retry_at is not None else None,
+        detail=_detail(view, facts, wall),
+    )
+
+
+def planned(
+    made: Plan,
+    in_flight: Mapping[ModelName, InFlight],
+    *,
+    revision: str | None,
+    waits: tuple[str, ...],
+    now: float,
+    wall: Wall,
+) -> Planned:
+    """The plan of one tick, for showing."""
+    return Planned(
+        at=wall(now),
+        revision=revision,
+        plan=made,
+        waits=waits,
+        next_at=wall(made.next_at) if made.next_at is not None else None,
+        under_way=tuple(
+            UnderWay(model=model, kind=effect.kind, since=wall(effect.since), detail=effect.detail)
+            for model, effect in sorted(in_flight.items())
+        ),
     )
 
 
@@ -96,7 +137,43 @@ def _endpoint(view: BackendView | None, facts: ModelFacts, outlook: Outlook) -> 
     if outlook.state is not State.LOADED:
         return None
     launch = view.launch
-    return Endpoint(nonce=view.nonce, host=launch.host, port=launch.port, api_key=launch.api_key)
+    return Endpoint(
+        nonce=view.nonce,
+        host=launch.host,
+        port=launch.port,
+        api_key=launch.api_key,
+        metrics_path=launch.counters.metrics_path,
+    )
+
+
+def _detail(view: BackendView | None, facts: ModelFacts, wall: Wall) -> ModelDetail:
+    desired = facts.desired
+    loaded_at = view.loaded_at if view else None
+    return ModelDetail(
+        enabled=desired.enabled if desired else False,
+        priority=desired.priority if desired else 0,
+        spec=desired.spec if desired else None,
+        timeouts=desired.timeouts if desired else None,
+        place=desired.place if desired else None,
+        passed_over=facts.choice.passed_over if facts.choice else (),
+        argv=_shown_argv(view) if view else (),
+        started_at=wall(view.started_at) if view else None,
+        loaded_at=wall(loaded_at) if loaded_at is not None else None,
+        load_seconds=loaded_at - view.started_at if view and loaded_at is not None else None,
+        restart_causes=facts.restart_causes,
+        failures_in_a_row=facts.failures_in_a_row,
+        permanent=facts.failure.permanent if facts.failure else False,
+        failures=tuple(
+            FailureNote(at=wall(each.at), during=each.during, reason=each.reason)
+            for each in facts.recent_failures
+        ),
+    )
+
+
+def _shown_argv(view: BackendView) -> tuple[str, ...]:
+    launch = view.launch
+    secrets = [value for name, value in launch.env.items() if is_secret_name(name)]
+    return masked_argv(launch.argv, [launch.api_key, *secrets])
 
 
 def _desired(outlook: Outlook, facts: ModelFacts) -> DesiredModel:

@@ -7,9 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import structlog
+from structlog.contextvars import bind_contextvars
 
 from reconciler import __version__
 from reconciler.errors import Rejected
+from reconciler.events import EventKind
 from reconciler.loop.intent import Intent
 from reconciler.node.board import Board
 from reconciler.node.data_folder import DataFolder
@@ -56,8 +58,14 @@ async def run_agent(
         with contextlib.closing(_bind(settings)) as listener:
             up = Up(url=_url(listener), node=node, board=board)
             folder.announce(up.url)
-            _log.info("agent starts", node=node, url=up.url, manifest=settings.manifest)
+            bind_contextvars(node=node)
             async with assembled(settings, node, board, shutdown.hurry) as parts:
+                parts.journal.record(
+                    EventKind.AGENT_STARTED,
+                    f"xgen-model {__version__} answers at {up.url}",
+                    url=up.url,
+                    manifest=settings.manifest,
+                )
                 if on_up:
                     on_up(up)
                 survivors = await _run(parts, listener, shutdown)
@@ -67,12 +75,14 @@ async def run_agent(
 
 async def _run(parts: Parts, listener: socket.socket, shutdown: Shutdown) -> list[str]:
     """Run the parts together until the end begins, and end them in order (R10)."""
-    closed = asyncio.Event()
     async with asyncio.TaskGroup() as tasks:
-        serving = tasks.create_task(serve(parts.app, listener, stop=closed), name="http")
+        serving = tasks.create_task(serve(parts.app, listener, stop=parts.closed), name="http")
         following = tasks.create_task(_follow(parts.source, parts.intent), name="source")
         ticking = tasks.create_task(parts.reconciler.run(), name="loop")
         await shutdown.begun.wait()
+        parts.journal.record(
+            EventKind.AGENT_ENDING, f"{shutdown.cause}: new work is refused, backends are stopped"
+        )
         parts.publisher.drain()
         parts.reconciler.close()
         await ticking
@@ -80,7 +90,7 @@ async def _run(parts: Parts, listener: socket.socket, shutdown: Shutdown) -> lis
             parts.backends, parts.effects, parts.stopper, _timeouts(parts.intent)
         )
         following.cancel()
-        closed.set()
+        parts.closed.set()
         await serving
     return survivors
 

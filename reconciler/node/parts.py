@@ -15,9 +15,13 @@ from reconciler.apply.stop import Hurry, Stopper
 from reconciler.backend.builds import discover
 from reconciler.backend.engines import Engines
 from reconciler.cache.model_cache import ModelCache
+from reconciler.events import Journal
+from reconciler.loop.chronicle import Chronicle
+from reconciler.loop.commands import Commands
 from reconciler.loop.intent import Intent
 from reconciler.loop.publisher import Publisher
 from reconciler.loop.reconciler import Reconciler
+from reconciler.metrics import Metrics
 from reconciler.node.board import Board
 from reconciler.node.clock import SystemClock
 from reconciler.node.hub import make_store
@@ -31,9 +35,11 @@ from reconciler.source.last_good import LastGood
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """What has to be run, and what has to be ended."""
+    """What has to be run, and what has to be ended. `closed`: ends the HTTP side."""
 
     app: ASGIApp
+    closed: asyncio.Event
+    journal: Journal
     source: DirectorySource
     intent: Intent
     backends: Backends
@@ -48,10 +54,20 @@ async def assembled(
     settings: Settings, node: NodeName, board: Board, hurry: Hurry
 ) -> AsyncIterator[Parts]:
     """One agent's parts, opened; closed when the block is left. Raises Rejected."""
-    wakeup = asyncio.Event()
+    wakeup, closed = asyncio.Event(), asyncio.Event()
     clock = SystemClock()
     traffic = Traffic()
-    intent = Intent(node=node, last_good=LastGood(settings.data_dir / "last-good"), wake=wakeup.set)
+    journal = Journal(node=node, now=lambda: clock.wall(clock.monotonic()))
+    chronicle = Chronicle(journal)
+    metrics = Metrics(node=node)
+    source = DirectorySource(Path(settings.manifest), poll_seconds=settings.poll_interval)
+    commands = Commands(wake=wakeup.set, look_again=source.look_again)
+    intent = Intent(
+        node=node,
+        last_good=LastGood(settings.data_dir / "last-good"),
+        wake=wakeup.set,
+        journal=journal,
+    )
     await intent.open()
     cache = ModelCache(settings.models_dir, make_store(settings.hub))
     await asyncio.to_thread(cache.open)
@@ -69,10 +85,14 @@ async def assembled(
             environment=settings.environment,
         )
         await stack.enter_async_context(effects)
-        publisher = Publisher(status=board.current(), publish=board.publish, clock=clock)
+        publisher = Publisher(
+            status=board.current(), publish=board.publish, clock=clock, chronicle=chronicle
+        )
         yield Parts(
             app=create_app(board, traffic=traffic),
-            source=DirectorySource(Path(settings.manifest), poll_seconds=settings.poll_interval),
+            closed=closed,
+            journal=journal,
+            source=source,
             intent=intent,
             backends=backends,
             stopper=stopper,
@@ -86,6 +106,10 @@ async def assembled(
                 effects=effects,
                 clock=clock,
                 publisher=publisher,
+                commands=commands,
+                chronicle=chronicle,
+                metrics=metrics,
+                show_plan=board.show_plan,
                 max_parallel_loads=settings.max_parallel_loads,
                 wakeup=wakeup,
             ),

@@ -16,15 +16,19 @@ _log = structlog.get_logger("xgen.node")
 
 
 class Shutdown:
-    """Counts the signals: the first sets `begun`, the next two raise the hurry."""
+    """Counts the signals: the first sets `begun`, the next two raise the hurry.
+
+    `cause`: the first one's name.
+    """
 
     def __init__(self) -> None:
+        self.cause = ""
         self.begun = asyncio.Event()
         self.hurry = Hurry()
 
     def signal(self, name: str) -> None:
         if not self.begun.is_set():
-            _log.info("ending: draining requests, then stopping backends", signal=name)
+            self.cause = name
             self.begun.set()
         elif not self.hurry.hurried.is_set():
             _log.warning("ending without waiting for requests", signal=name)

@@ -44,11 +44,16 @@ class DirectorySource:
         self._watch = watch
         self._last: Listing | None = None
         self._notices: dict[str, str] = {}
+        self._hint = asyncio.Event()
 
     @property
     def notices(self) -> tuple[str, ...]:
         """What an operator should know of how this source is read; not errors."""
         return tuple(self._notices.values())
+
+    def look_again(self) -> None:
+        """Make `snapshots` read now, without an event or its next poll."""
+        self._hint.set()
 
     async def read(self) -> Snapshot:
         """Read everything now; plain files are read until two reads agree.
@@ -72,7 +77,7 @@ class DirectorySource:
 
     async def snapshots(self) -> AsyncGenerator[Snapshot, None]:
         """The state now, then each different one. Close it (`aclosing`) to end the watch."""
-        hint = asyncio.Event()
+        hint = self._hint
         watcher = Watcher(hint)
         shown: Snapshot | None = None
         await self._look_at_mount()

@@ -1,5 +1,6 @@
 """What the loop books of exits and outcomes, and for which instance."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from reconciler.apply.backends import BackendExited, BackendView
@@ -151,3 +152,34 @@ def test_a_model_that_is_gone_is_forgotten() -> None:
     made.book_exit(exited("load"))
     made.keep_only(())
     assert made.failure(M) is None
+
+
+def test_an_operator_lifts_the_failure_of_one_model_only() -> None:
+    other = ModelName("other")
+    made = Books()
+    made.want({M: WANTED.spec_hash, other: WANTED.spec_hash})
+    for name in (M, other):
+        made.book_outcome(replace(failed("fetch"), model=name), at=1.0)
+    assert set(made.forgive(M)) == {M}
+    assert made.failure(M) is None
+    assert made.failure(other) is not None
+    assert set(made.forgive(None)) == {other}
+
+
+def test_a_restart_is_counted_by_what_made_it_necessary() -> None:
+    made = books()
+    made.see(view("n1", loaded=True))
+    made.book_exit(exited("run", "n1"))
+    made.see(view("n2"))
+    made.book_exit(exited("load", "n2"))
+    made.see(view("n3"))
+    made.book_exit(exited("stop", "n3"))
+    made.see(view("n4"))
+    assert made.restart_causes(M) == (("changed", 1), ("crashed", 1), ("load_failed", 1))
+
+
+def test_the_last_failures_can_be_looked_up_after_a_success() -> None:
+    made = books()
+    made.book_exit(exited("load"))
+    made.forgive(None)
+    assert [failure.reason for failure in made.recent_failures(M)] == ["exited with code 1"]

@@ -1,11 +1,14 @@
 """What is published, and when."""
 
+from reconciler.events import Journal
+from reconciler.loop.chronicle import Chronicle
 from reconciler.loop.intent import Understanding
 from reconciler.loop.publisher import Publisher
 from reconciler.loop.report import ModelFacts
 from reconciler.plan.actions import Outlook
 from reconciler.plan.desired import Desired, DesiredModel, ModelSpec
 from reconciler.plan.ids import ModelName, NodeName, Place, SpecHash
+from reconciler.plan.observed import Failure
 from reconciler.plan.phase import State
 from reconciler.status import Status
 
@@ -26,8 +29,12 @@ class Clock:
 
 class Published(list[Status]):
     def publisher(self, clock: Clock | None = None) -> Publisher:
+        journal = Journal(node=NodeName("n"), now=lambda: "t")
         return Publisher(
-            status=Status(node=NodeName("n")), publish=self.append, clock=clock or Clock()
+            status=Status(node=NodeName("n")),
+            publish=self.append,
+            clock=clock or Clock(),
+            chronicle=Chronicle(journal),
         )
 
 
@@ -41,11 +48,19 @@ def desired(*, suspend: bool = False) -> Desired:
     return Desired(node=NodeName("n"), revision="r", models=(model,), suspend=suspend)
 
 
+def failure(count: int) -> Failure | None:
+    if not count:
+        return None
+    return Failure(
+        spec_hash=SpecHash("1:a"), files_digest=None, at=0.0, count=count, reason="so", during="run"
+    )
+
+
 def report(publisher: Publisher, state: State, failures: int = 0, *, suspend: bool = False) -> None:
     wanted = desired(suspend=suspend)
     publisher.report(
         [Outlook(model=M, state=state, reason="so")],
-        {M: ModelFacts(desired=wanted.models[0], failures_in_a_row=failures)},
+        {M: ModelFacts(desired=wanted.models[0], failure=failure(failures))},
         Understanding(desired=wanted, location="/x", whole=True),
         (),
     )

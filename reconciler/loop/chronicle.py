@@ -1,0 +1,206 @@
+"""Tells what the loop sees and does as events, each of them once and not again at every tick."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from reconciler.apply.backends import BackendExited, BackendView
+from reconciler.apply.outcomes import EffectFailed, FilesFetched, Outcome
+from reconciler.errors import XgenError
+from reconciler.events import EventKind, Journal, Level
+from reconciler.loop.commands import Reconcile
+from reconciler.plan.actions import Action, Outlook, StartBackend, StopBackend, StopLeftover, Target
+from reconciler.plan.ids import ModelName, Nonce
+from reconciler.plan.observed import Failure
+from reconciler.plan.phase import State
+
+_WAITING = frozenset({State.PENDING, State.ERROR, State.BLOCKED})
+"""States whose reason says what is waited for; the reasons of others tell how far they are."""
+_TROUBLE = frozenset({State.ERROR, State.BLOCKED})
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    state: State
+    reason: str
+
+    def differs(self, state: State, reason: str) -> bool:
+        return state is not self.state or (state in _WAITING and reason != self.reason)
+
+
+class Chronicle:
+    """What was told last of each model, to tell only what is new."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._started: set[Nonce] = set()
+        self._loaded: set[Nonce] = set()
+        self._states: dict[ModelName, _Told] = {}
+        self._targets: dict[ModelName, _Told] = {}
+        self._waits: tuple[str, ...] = ()
+        self._fault = ""
+
+    def backends(self, views: Iterable[BackendView]) -> None:
+        """What lives: each start and each load is told when it is first seen."""
+        for view in views:
+            if view.nonce not in self._started:
+                self._started.add(view.nonce)
+                self._backend_started(view)
+            if view.loaded_at is not None and view.nonce not in self._loaded:
+                self._loaded.add(view.nonce)
+                self._backend_loaded(view, view.loaded_at - view.started_at)
+
+    def exited(self, exited: BackendExited) -> None:
+        self._started.discard(exited.nonce)
+        self._loaded.discard(exited.nonce)
+        self._journal.record(
+            EventKind.BACKEND_EXITED,
+            exited.reason,
+            model=exited.model,
+            level=Level.INFO if exited.during == "stop" else Level.WARNING,
+            pid=exited.pid,
+            during=exited.during,
+            code=exited.code,
+            signal=exited.signal,
+            uptime_seconds=round(exited.uptime_seconds, 3),
+        )
+
+    def outcome(self, outcome: Outcome) -> None:
+        """A stop that went well is told by its backend's exit."""
+        if isinstance(outcome, FilesFetched):
+            self._journal.record(
+                EventKind.FILES_FETCHED,
+                "the files are in the cache",
+                model=outcome.model,
+                seconds=round(outcome.seconds, 3),
+                size_bytes=outcome.size_bytes,
+            )
+        elif isinstance(outcome, EffectFailed):
+            self._journal.record(
+                EventKind.EFFECT_FAILED,
+                outcome.reason,
+                model=outcome.model,
+                level=Level.WARNING,
+                during=outcome.during,
+                permanent=outcome.permanent,
+            )
+
+    def begun(self, action: Action) -> None:
+        pid = action.pid if isinstance(action, StopBackend | StopLeftover) else None
+        spec = action.instance.spec_hash if isinstance(action, StartBackend) else None
+        self._journal.record(
+            EventKind.ACTION_BEGUN,
+            action.reason,
+            model=action.model,
+            action=type(action).__name__,
+            pid=pid,
+            spec_hash=spec,
+        )
+
+    def refused(self, action: Action, error: XgenError) -> None:
+        """An action of the plan that could not even begin."""
+        self._journal.record(
+            EventKind.ACTION_REFUSED,
+            str(error),
+            model=action.model,
+            level=Level.ERROR,
+            action=type(action).__name__,
+        )
+
+    def tick_failed(self, error: Exception) -> None:
+        """A fault of ours, which each further tick may have again."""
+        if (fault := f"a tick ended with an error of our own: {error!r}") != self._fault:
+            self._fault = fault
+            self._journal.record(EventKind.TICK_FAILED, fault, level=Level.ERROR)
+
+    def asked(self, command: Reconcile) -> None:
+        self._journal.record(
+            EventKind.COMMAND_RECEIVED,
+            command.sentence,
+            model=command.model,
+            command="reconcile",
+            retry=command.retry,
+        )
+
+    def forgiven(self, model: ModelName, failure: Failure) -> None:
+        self._journal.record(
+            EventKind.FAILURE_FORGIVEN,
+            f"an operator asked for another try; it had failed: {failure.reason}",
+            model=model,
+            count=failure.count,
+            permanent=failure.permanent,
+        )
+
+    def planned(self, outlooks: Iterable[Outlook], waits: Sequence[str]) -> None:
+        """What the plan says of every model, and what holds up the node as a whole."""
+        self._fault = ""
+        states, targets = self._states, self._targets
+        self._states, self._targets = {}, {}
+        for outlook in outlooks:
+            name = outlook.model
+            self._tell_state(outlook, states.get(name))
+            self._states[name] = _Told(outlook.state, outlook.reason)
+            if outlook.target is not None:
+                self._tell_target(name, outlook.target, targets.get(name))
+                self._targets[name] = _Told(outlook.target.state, outlook.target.reason)
+        for gone in sorted(states.keys() - self._states.keys()):
+            self._journal.record(
+                EventKind.MODEL_GONE,
+                "nothing of it is left on this node",
+                model=gone,
+                before=states[gone].state.value,
+            )
+        self._tell_waits(tuple(waits))
+
+    def _backend_started(self, view: BackendView) -> None:
+        self._journal.record(
+            EventKind.BACKEND_STARTED,
+            f"{view.launch.backend} runs as pid {view.pid}",
+            model=view.model,
+            pid=view.pid,
+            port=view.launch.port,
+            spec_hash=view.instance.spec_hash,
+        )
+
+    def _backend_loaded(self, view: BackendView, seconds: float) -> None:
+        self._journal.record(
+            EventKind.BACKEND_LOADED,
+            f"gave its first real answer {seconds:.1f} s after its start",
+            model=view.model,
+            pid=view.pid,
+            load_seconds=round(seconds, 3),
+        )
+
+    def _tell_state(self, now: Outlook, before: _Told | None) -> None:
+        if before is not None and not before.differs(now.state, now.reason):
+            return
+        same = before is not None and before.state is now.state
+        self._journal.record(
+            EventKind.MODEL_WAIT_CHANGED if same else EventKind.MODEL_STATE_CHANGED,
+            now.reason,
+            model=now.model,
+            level=Level.WARNING if now.state in _TROUBLE else Level.INFO,
+            state=now.state.value,
+            before=before.state.value if before else None,
+        )
+
+    def _tell_target(self, model: ModelName, now: Target, before: _Told | None) -> None:
+        if before is not None and not before.differs(now.state, now.reason):
+            return
+        self._journal.record(
+            EventKind.TARGET_CHANGED,
+            now.reason,
+            model=model,
+            level=Level.WARNING if now.state in _TROUBLE else Level.INFO,
+            state=now.state.value,
+            spec_hash=now.spec_hash,
+        )
+
+    def _tell_waits(self, waits: tuple[str, ...]) -> None:
+        if waits == self._waits:
+            return
+        self._waits = waits
+        self._journal.record(
+            EventKind.NODE_WAIT_CHANGED,
+            "; ".join(waits) if waits else "nothing holds up the node any more",
+            level=Level.WARNING if waits else Level.INFO,
+        )

@@ -1,0 +1,102 @@
+"""Events tell what is new, and nothing again at every tick."""
+
+from reconciler.events import Event, EventKind, Journal, Level
+from reconciler.loop.chronicle import Chronicle
+from reconciler.plan.actions import Outlook, Target
+from reconciler.plan.ids import ModelName, NodeName, SpecHash
+from reconciler.plan.phase import State
+from tests.loop.test_books import exited, view
+
+M = ModelName("m")
+
+
+class Told:
+    def __init__(self) -> None:
+        self.journal = Journal(node=NodeName("n"), now=lambda: "t")
+        self.chronicle = Chronicle(self.journal)
+
+    def plan(self, state: State, reason: str = "so", target: Target | None = None) -> None:
+        self.chronicle.planned([Outlook(model=M, state=state, reason=reason, target=target)], ())
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        return self.journal.after(0).events
+
+    @property
+    def kinds(self) -> list[EventKind]:
+        return [event.kind for event in self.events]
+
+
+def test_a_state_is_told_once() -> None:
+    told = Told()
+    for state in (State.LOADING, State.LOADING, State.LOADED, State.LOADED):
+        told.plan(state)
+    assert [event.data["state"] for event in told.events] == ["loading", "loaded"]
+
+
+def test_another_wait_in_the_same_state_is_told() -> None:
+    told = Told()
+    for reason in ("waits: a", "waits: a", "waits: b"):
+        told.plan(State.PENDING, reason)
+    assert told.kinds == [EventKind.MODEL_STATE_CHANGED, EventKind.MODEL_WAIT_CHANGED]
+    assert told.events[-1].reason == "waits: b"
+
+
+def test_progress_is_not_told() -> None:
+    told = Told()
+    for percent in range(5):
+        told.plan(State.CACHING, f"fetches x: {percent} %")
+    assert len(told.events) == 1
+
+
+def test_trouble_is_a_warning() -> None:
+    told = Told()
+    told.plan(State.BLOCKED, "no backend")
+    assert told.events[0].level is Level.WARNING
+
+
+def test_the_coming_instance_is_told_beside_the_one_that_serves() -> None:
+    told = Told()
+    for state in (State.CACHING, State.CACHING, State.PENDING):
+        told.plan(State.LOADED, target=Target(spec_hash=SpecHash("1:b"), state=state, reason="r"))
+    assert [event.data["state"] for event in told.events] == ["loaded", "caching", "pending"]
+
+
+def test_a_model_that_is_gone_is_told() -> None:
+    told = Told()
+    told.plan(State.UNLOADING)
+    for _ in range(2):
+        told.chronicle.planned([], ())
+    assert told.kinds == [EventKind.MODEL_STATE_CHANGED, EventKind.MODEL_GONE]
+
+
+def test_a_backend_starts_loads_and_exits_once() -> None:
+    told = Told()
+    for loaded in (False, False, True, True):
+        told.chronicle.backends([view(loaded=loaded)])
+    told.chronicle.exited(exited("run"))
+    assert told.kinds == [
+        EventKind.BACKEND_STARTED,
+        EventKind.BACKEND_LOADED,
+        EventKind.BACKEND_EXITED,
+    ]
+    assert told.events[-1].level is Level.WARNING
+
+
+def test_waits_of_the_node_are_told_when_they_change() -> None:
+    told = Told()
+    for waits in ((), ("suspended",), ("suspended",), ()):
+        told.chronicle.planned([], waits)
+    assert [event.reason for event in told.events] == [
+        "suspended",
+        "nothing holds up the node any more",
+    ]
+
+
+def test_the_same_fault_at_every_tick_is_told_once() -> None:
+    told = Told()
+    for _ in range(3):
+        told.chronicle.tick_failed(ValueError("x"))
+    told.chronicle.planned([], ())
+    told.chronicle.tick_failed(ValueError("x"))
+    assert told.kinds == [EventKind.TICK_FAILED] * 2
