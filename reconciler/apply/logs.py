@@ -41,7 +41,7 @@ def open_log(path: Path) -> int:
 
 def write_header(log: int, text: str) -> None:
     """One line of ours, in one write, so that no line of a child's is torn by it."""
-    os.write(log, f"{HEADER_PREFIX}{_printable(text)}\n".encode())
+    os.write(log, f"{HEADER_PREFIX}{printable(text)}\n".encode())
 
 
 def rotate(path: Path, max_bytes: int) -> bool:
@@ -85,7 +85,7 @@ def tail(path: Path, lines: int, *, from_offset: int = 0) -> tuple[str, ...]:
 def _readable(text: str) -> Iterable[str]:
     for line in text.split("\n"):
         # Progress bars rewrite their line with carriage returns: the last state counts.
-        shown = _printable(line.rstrip("\r").rpartition("\r")[2]).rstrip()
+        shown = printable(line.rstrip("\r").rpartition("\r")[2]).rstrip()
         if shown and not shown.startswith(HEADER_PREFIX):
             yield shown[:_LINE_CHARACTERS]
 
@@ -95,6 +95,6 @@ def _last(lines: Iterable[str], count: int) -> list[str]:
     return kept[-count:] if count > 0 else []
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     without_colours = _ESCAPES.sub("", text)
     return "".join(c if c.isprintable() else " " for c in without_colours)
