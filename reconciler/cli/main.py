@@ -19,7 +19,9 @@ COMMANDS = {
     "run": "Run the agent: make a manifest true on this node.",
     "demo": "See it work: one node, a real small model.",
     "validate": "Check manifests; every problem with its place.",
+    "plan": "Say what a manifest would start, restart and stop.",
     "status": "Show nodes and models: states and reasons.",
+    "doctor": "Check this machine; explain what is amiss.",
     "schema": "Print the manifest's JSON schema, for editors.",
 }
 """In the order in which one meets them. Each is the function of that name in its own module."""

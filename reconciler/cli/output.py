@@ -1,6 +1,7 @@
 """How commands print: for people on a terminal, plain where it is piped, JSON for machines."""
 
 import json
+import os
 import sys
 from enum import StrEnum
 from typing import Annotated, TextIO
@@ -25,7 +26,14 @@ def console(stream: TextIO | None = None) -> Console:
     """A console on stdout (or `stream`). Colours on a terminal only, and never under NO_COLOR."""
     out = stream or sys.stdout
     width = None if out.isatty() else _UNLIMITED
-    return Console(file=out, width=width, highlight=False, emoji=False, markup=False)
+    return Console(
+        file=out,
+        width=width,
+        highlight=False,
+        emoji=False,
+        markup=False,
+        color_system=None if os.environ.get("NO_COLOR") else "auto",  # neither bold nor dim
+    )
 
 
 def show(to: Console, what: RenderableType) -> None:

@@ -11,6 +11,8 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from reconciler.cli.candidate import problem_line
+from reconciler.cli.exits import ExitCode
 from reconciler.errors import XgenError
 from reconciler.manifest.inspection import Inspection, inspect
 from reconciler.manifest.parse import MAX_BYTES
@@ -19,7 +21,6 @@ from reconciler.manifest.resolve import FileInput
 from reconciler.manifest.select import select
 from reconciler.plan.desired import Desired
 
-BAD_USAGE = 64
 SUFFIXES = frozenset({".yaml", ".yml", ".json"})
 
 
@@ -51,7 +52,7 @@ def validate(
     for path in missing:
         typer.echo(f"error: cannot read {path}: no such file or directory", err=True)
     if missing:
-        raise typer.Exit(BAD_USAGE)
+        raise typer.Exit(ExitCode.BAD_USAGE)
     files = [_read(file) for file in _files(paths)]
     inspection = inspect(files)
     desired = None
@@ -103,15 +104,7 @@ def _read(file: Path) -> FileInput:
 def _print_text(inspection: Inspection, desired: Desired | None, files: int) -> None:
     console = Console(highlight=False, soft_wrap=True)
     for problem in inspection.problems:
-        line = Text()
-        if problem.place is not None:
-            line.append(f"{problem.place}: ", style="bold")
-        if problem.path:
-            line.append(f"{problem.path}: ")
-        if not problem.is_error:
-            line.append("warning: ", style="yellow")
-        line.append(problem.message, style="red" if problem.is_error else "")
-        console.print(line)
+        console.print(problem_line(problem))
     for skip in inspection.skipped:
         text = f"{skip.place}: skipped: {skip.api_version} {skip.kind} is not ours"
         console.print(Text(text, style="dim"))

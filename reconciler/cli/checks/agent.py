@@ -1,0 +1,51 @@
+"""The agent: whether it runs, and what it says of itself."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from reconciler.cli.checks.finding import Finding, fail, ok, skip, warn
+from reconciler.cli.client import Json, known_agent
+from reconciler.cli.status_view import is_bad
+from reconciler.errors import Rejected, Transient
+
+_TROUBLE = ("error", "blocked")
+
+
+def agent_findings(server: str | None, folder: Path) -> Iterator[Finding]:
+    agent = None
+    try:
+        agent = known_agent(server, folder)
+        if agent is None:
+            yield skip("agent", f"none runs with {folder}", "xgen-model run --manifest PATH")
+            return
+        servers = agent.servers()["servers"]
+    except (Transient, Rejected) as exc:
+        level = warn if agent is not None and agent.folder is not None else fail
+        yield level("agent", str(exc), "start it, or look at its log")
+        return
+    for view in servers:
+        yield from _node(view, agent.url)
+
+
+def _node(view: Json, url: str) -> Iterator[Finding]:
+    node = view.get("node")
+    subject = f"agent of {node}"
+    models = view.get("models", [])
+    loaded = sum(model.get("state") == "loaded" for model in models)
+    said = f"{url}, version {view.get('agent_version')}, {loaded} of {len(models)} models loaded"
+    if view.get("ready"):
+        yield ok(subject, said)
+    else:
+        yield warn(subject, f"{said}; not ready yet", "xgen-model status --watch")
+    for condition in filter(is_bad, view.get("conditions", ())):
+        state = f"{condition['type']} is {condition['status']}: {condition['message']}"
+        yield warn(subject, state, "docs/operating.md says what each condition means")
+    for model in models:
+        if model.get("state") in _TROUBLE:
+            step = f"xgen-model logs {model['name']}; then xgen-model reconcile --retry"
+            yield warn(f"model {model['name']}", f"{model['state']}: {model['reason']}", step)
+        target = model.get("target") or {}
+        if target.get("state") in _TROUBLE:
+            step = f"xgen-model events --model {model['name']}"
+            said = f"its new version is {target['state']}: {target['reason']}"
+            yield warn(f"model {model['name']}", said, step)

@@ -1,0 +1,73 @@
+"""The hub: whether it answers, and whether it holds what the manifest names."""
+
+import difflib
+import os
+from collections.abc import Iterator
+
+from reconciler.cache.address import LocalAddress, parse_source
+from reconciler.cache.choose import choose, wish_of
+from reconciler.cli.checks.finding import Finding, fail, ok, size, skip
+from reconciler.errors import XgenError
+from reconciler.hub.directory import DirectoryStore
+from reconciler.hub.s3 import S3Store
+from reconciler.node.hub import make_store
+from reconciler.plan.desired import Desired, DesiredModel
+from reconciler.settings import HubSettings
+
+_Store = S3Store | DirectoryStore
+
+
+def hub_findings(hub: HubSettings, desired: Desired | None) -> Iterator[Finding]:
+    models = [model for model in desired.models if model.enabled] if desired else []
+    store: _Store | None = None
+    prefixes: tuple[str, ...] = ()
+    try:
+        store = make_store(hub)
+        if store is None:
+            yield skip("hub", "none is given: only cached models can start", "give --hub")
+        else:
+            prefixes = store.prefixes()
+            yield ok("hub", f"{store.location} answers, and holds {len(prefixes)} prefixes")
+    except XgenError as exc:
+        store = None
+        yield fail("hub", str(exc), "correct --hub, MINIO_ENDPOINT and the keys, or the network")
+    for model in models:
+        finding = _files(model, store, prefixes)
+        if finding is not None:
+            yield finding
+
+
+def _files(model: DesiredModel, store: _Store | None, prefixes: tuple[str, ...]) -> Finding | None:
+    """None: there is nobody to ask."""
+    subject = f"files of {model.name}"
+    try:
+        address = parse_source(model.spec.source, model.spec.file)
+        if isinstance(address, LocalAddress):
+            return _local(subject, address)
+        if store is None:
+            return None
+        objects = store.objects(address.prefix)
+        sizes = {item.path: item.size_bytes for item in objects}
+        if not sizes:
+            return _absent(subject, address.prefix, prefixes)
+        if not any(path.startswith("refs/") for path in sizes):
+            wish = wish_of(model.spec, address.prefix, address.file)
+            chosen = choose(sizes, wish).paths
+            sizes = {path: sizes[path] for path in chosen if path in sizes}
+    except XgenError as exc:
+        return fail(subject, str(exc), "correct the manifest, or push the files to the hub")
+    count = f"{len(sizes)} file{'' if len(sizes) == 1 else 's'}"
+    return ok(subject, f"{address.prefix}: {count}, {size(sum(sizes.values()))}")
+
+
+def _absent(subject: str, prefix: str, prefixes: tuple[str, ...]) -> Finding:
+    close = difflib.get_close_matches(prefix, prefixes, n=3, cutoff=0.5)
+    near = f"the nearest it has: {', '.join(close)}" if close else "push the model to the hub"
+    return fail(subject, f"the hub has no {prefix}", near)
+
+
+def _local(subject: str, address: LocalAddress) -> Finding:
+    if os.path.exists(address.path):
+        return ok(subject, f"{address.path} is there")
+    step = "correct the path, or mount it"
+    return fail(subject, f"there is no {address.path} that can be seen on this node", step)

@@ -1,0 +1,46 @@
+"""The manifest, and what this node would run by it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import typer
+
+from reconciler.cli.candidate import look_at
+from reconciler.cli.checks.finding import Finding, fail, ok, warn
+from reconciler.errors import XgenError
+from reconciler.manifest.select import select
+from reconciler.plan.desired import Desired
+
+
+def manifest_findings(path: Path, node: str) -> tuple[Desired | None, list[Finding]]:
+    """What the node would run (None: that cannot be said), and what there is to say of it."""
+    try:
+        inspection = look_at(path)
+    except (typer.BadParameter, XgenError) as exc:
+        return None, [fail("manifest", str(exc), "correct --manifest, or mount what is missing")]
+    problems = inspection.problems
+    if inspection.manifest is None:
+        errors = [str(problem) for problem in problems if problem.is_error]
+        return None, [fail("manifest", "; ".join(errors), f"xgen-model validate {path}")]
+    desired = select(inspection.manifest, node=node, revision="")
+    said = f"{path} is valid, with {len(inspection.manifest.models)} models"
+    found = ok("manifest", said)
+    if problems:
+        warnings = "; ".join(str(problem) for problem in problems)
+        found = warn("manifest", f"{said}; {warnings}", f"xgen-model validate {path}")
+    return desired, [found, *_selection(desired)]
+
+
+def _selection(desired: Desired) -> Iterator[Finding]:
+    if desired.suspend:
+        yield warn("selection", "suspend: true; nothing is started or stopped", "set it to false")
+    names = [model.name for model in desired.models if model.enabled]
+    if names:
+        yield ok("selection", f"{desired.node} would run {', '.join(names)}")
+        return
+    others = "; ".join(f"{other.name}: {other.reason}" for other in desired.elsewhere)
+    yield warn(
+        "selection",
+        f"{desired.node} would run nothing" + (f" ({others})" if others else ""),
+        "is the node's name right? --node NAME",
+    )

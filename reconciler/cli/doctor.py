@@ -1,0 +1,157 @@
+"""`xgen-model doctor`: looks at this machine as an agent would, and explains what is amiss."""
+
+import socket
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from reconciler.cli.checks.agent import agent_findings
+from reconciler.cli.checks.data_folder import data_folder_findings, lock_holder
+from reconciler.cli.checks.engines import engine_findings
+from reconciler.cli.checks.finding import Finding, Level, skip
+from reconciler.cli.checks.hub import hub_findings
+from reconciler.cli.checks.machine import machine_findings
+from reconciler.cli.checks.manifest import manifest_findings
+from reconciler.cli.checks.ports import port_findings
+from reconciler.cli.exits import ExitCode
+from reconciler.cli.options import (
+    DataDir,
+    ServerOption,
+    data_dir,
+    hub_settings,
+    listen_address,
+    port_range,
+)
+from reconciler.cli.output import Output, OutputOption, console, print_json, show
+from reconciler.node.data_folder import read_json
+from reconciler.plan.desired import Desired
+from reconciler.settings import HubSettings
+
+_COLOURS = {Level.OK: "green", Level.SKIP: "dim", Level.WARN: "yellow", Level.FAIL: "bold red"}
+
+_SUBJECT = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """What is looked at: the settings that an agent would be given."""
+
+    manifest: Path | None
+    hub: HubSettings
+    node: str | None
+    listen: tuple[str, int]
+    folder: Path
+    models_dir: Path
+    llama_server: str | None
+    ports: range
+    server: str | None
+
+
+def doctor(
+    manifest: Annotated[
+        Path | None,
+        typer.Option(envvar="XGEN_MANIFEST", metavar="PATH", help="As for `run`, here and below."),
+    ] = None,
+    hub: Annotated[str | None, typer.Option(envvar="XGEN_HUB", metavar="HUB")] = None,
+    node: Annotated[
+        str | None, typer.Option(envvar=["XGEN_NODE", "NODE_NAME"], metavar="NAME")
+    ] = None,
+    listen: Annotated[
+        str, typer.Option(envvar="XGEN_LISTEN", metavar="HOST:PORT")
+    ] = "127.0.0.1:8000",
+    data: DataDir = None,
+    models_dir: Annotated[
+        Path | None, typer.Option(envvar="XGEN_MODELS_DIR", metavar="DIR")
+    ] = None,
+    llama_server: Annotated[
+        str | None, typer.Option(envvar="XGEN_LLAMA_SERVER", metavar="PATH")
+    ] = None,
+    ports: Annotated[str, typer.Option(envvar="XGEN_PORTS", metavar="FIRST-LAST")] = "18000-18999",
+    server: ServerOption = None,
+    output: OutputOption = Output.TEXT,
+) -> int:
+    """Check this machine and explain what is amiss, each with the next step. Changes nothing.
+
+    Give it the flags or the environment that `run` gets. It works with and without an agent.
+
+    Exit 0: nothing fails (there may be warnings). 1: something does.
+    """
+    folder = data_dir(data)
+    subject = Subject(
+        manifest=manifest,
+        hub=hub_settings(hub),
+        node=node,
+        listen=listen_address(listen),
+        folder=folder,
+        models_dir=(models_dir or folder / "models").absolute(),
+        llama_server=llama_server,
+        ports=port_range(ports),
+        server=server,
+    )
+    found = _findings(subject)
+    findings = list(found) if output is Output.JSON else _printed(found)
+    failed = any(finding.level is Level.FAIL for finding in findings)
+    if output is Output.JSON:
+        print_json(
+            {"api": 1, "ok": not failed, "checks": [_as_json(finding) for finding in findings]}
+        )
+    return ExitCode.ERROR if failed else ExitCode.OK
+
+
+def _findings(subject: Subject) -> Iterator[Finding]:
+    host = socket.gethostname()
+    yield from machine_findings(subject.models_dir)
+    yield from data_folder_findings(subject.folder, subject.node, host)
+    remembered = read_json(subject.folder / "node.json").get("node")
+    desired: Desired | None = None
+    if subject.manifest is None:
+        yield skip("manifest", "none is given", "give --manifest PATH")
+    else:
+        node = subject.node or str(remembered or host)
+        desired, found = manifest_findings(subject.manifest, node)
+        yield from found
+    yield from hub_findings(subject.hub, desired)
+    yield from engine_findings(subject.llama_server, desired)
+    yield from port_findings(subject.listen, subject.ports, holder=lock_holder(subject.folder))
+    yield from agent_findings(subject.server, subject.folder)
+
+
+def _printed(findings: Iterator[Finding]) -> list[Finding]:
+    """Each as soon as it is found: some take seconds."""
+    out = console()
+    seen = []
+    for finding in findings:
+        seen.append(finding)
+        show(out, _row(finding))
+    counted = Counter(finding.level for finding in seen)
+    said = f"{counted[Level.OK]} ok, {counted[Level.WARN]} to look at, {counted[Level.FAIL]} failed"
+    show(out, Text(f"\n{said}", style="bold"))
+    return seen
+
+
+def _row(finding: Finding) -> Table:
+    """What does not fit is wrapped at words, beside its subject."""
+    row = Table.grid(padding=(0, 2, 0, 0))
+    row.add_column(width=4)
+    row.add_column(width=_SUBJECT, overflow="ellipsis", no_wrap=True)
+    row.add_column()
+    subject = Text(finding.subject, style="bold")
+    row.add_row(Text(finding.level, style=_COLOURS[finding.level]), subject, Text(finding.said))
+    if finding.next is not None:
+        row.add_row("", "", Text(f"→ {finding.next}", style="cyan"))
+    return row
+
+
+def _as_json(finding: Finding) -> dict[str, object]:
+    return {
+        "subject": finding.subject,
+        "level": finding.level,
+        "message": finding.said,
+        "next": finding.next,
+    }

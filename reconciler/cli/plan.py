@@ -1,0 +1,131 @@
+"""`xgen-model plan`: what a manifest would start, restart and stop, before it is committed."""
+
+import socket
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from reconciler.cli.candidate import read_manifest
+from reconciler.cli.changes import NodeChanges, Verb, changes
+from reconciler.cli.client import Agent, Json, find_agent, known_agent
+from reconciler.cli.exits import ExitCode
+from reconciler.cli.options import DataDir, ServerOption, data_dir
+from reconciler.cli.output import console, print_json, show
+from reconciler.cli.plan_view import as_json, as_markdown, as_text, has_changes
+from reconciler.cli.told import fields_of, running_of
+from reconciler.errors import Rejected
+from reconciler.manifest.select import select
+from reconciler.manifest.union import Manifest
+from reconciler.node.data_folder import read_json
+from reconciler.plan.desired import Desired
+
+
+class PlanOutput(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+    MARKDOWN = "markdown"
+
+
+def plan(
+    manifest: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="XGEN_MANIFEST",
+            metavar="PATH",
+            help="The manifest to judge: a file or a directory. Without it: what the agent itself "
+            "is about to do.",
+        ),
+    ] = None,
+    node: Annotated[
+        str | None,
+        typer.Option(
+            envvar=["XGEN_NODE", "NODE_NAME"],
+            metavar="NAME",
+            help="Only this node. [default: every node that the agent knows; offline every node "
+            "that the manifest names]",
+        ),
+    ] = None,
+    server: ServerOption = None,
+    data: DataDir = None,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Ask no agent: plan from nothing.")
+    ] = False,
+    output: Annotated[
+        PlanOutput, typer.Option(help="For people, machines, or a pull request's comment.")
+    ] = PlanOutput.TEXT,
+) -> int:
+    """Say what a manifest would start, restart and stop, and why. Changes nothing.
+
+    With an agent (--server, or the one that the data folder names) the manifest is compared with
+    what runs there; without one, or --offline, with nothing. An offline plan needs no engine and no
+    network.
+
+    Exit 0: nothing to do. 2: changes. 1: an error, or a model that is refused.
+    """
+    folder = data_dir(data)
+    agent = None if offline else known_agent(server, folder)
+    if manifest is None:
+        if offline:
+            raise typer.BadParameter("--offline needs --manifest PATH", param_hint="--manifest")
+        return _own_plan(find_agent(server, folder), output)
+    wanted = read_manifest(manifest)
+    if agent is None:
+        nodes = [changes(each, [], {}) for each in _offline(wanted, node, folder)]
+        against = "from nothing (no agent was asked)"
+    else:
+        nodes = [_against(wanted, view) for view in _views(agent, node)]
+        against = f"compared with the agent at {agent.url}"
+    _print(nodes, output, agent=agent, against=against)
+    if any(each.count(Verb.REFUSED) for each in nodes):
+        return ExitCode.ERROR
+    return ExitCode.CHANGES if has_changes(nodes) else ExitCode.OK
+
+
+def _offline(manifest: Manifest, node: str | None, folder: Path) -> list[Desired]:
+    """The nodes that are named; where the manifest names none, the one we are on."""
+    named: set[str] = set()
+    for entry in manifest.models:
+        if isinstance(entry.model.nodes, tuple):
+            named.update(entry.model.nodes)
+    here = read_json(folder / "node.json").get("node")
+    chosen = [node] if node else sorted(named) or [str(here or socket.gethostname())]
+    return [select(manifest, node=name, revision="") for name in chosen]
+
+
+def _views(agent: Agent, node: str | None) -> list[Json]:
+    views: list[Json] = [view for view in agent.servers()["servers"] if view.get("reachable", True)]
+    if node is None:
+        return views
+    chosen = [view for view in views if view.get("node") == node]
+    if not chosen:
+        names = ", ".join(str(view.get("node")) for view in views) or "none"
+        raise Rejected(
+            f"cannot plan for node {node}: the agent at {agent.url} knows {names}; "
+            "add --offline to plan for it from nothing"
+        )
+    return chosen
+
+
+def _against(manifest: Manifest, view: Json) -> NodeChanges:
+    desired = select(manifest, node=str(view["node"]), revision="")
+    running = [running_of(model) for model in view.get("models", ())]
+    return changes(desired, running, {model.name: fields_of(model) for model in desired.models})
+
+
+def _print(
+    nodes: Sequence[NodeChanges], output: PlanOutput, *, agent: Agent | None, against: str
+) -> None:
+    match output:
+        case PlanOutput.TEXT:
+            show(console(), as_text(nodes, against=against))
+        case PlanOutput.JSON:
+            print_json(as_json(nodes, agent=agent.url if agent else None))
+        case PlanOutput.MARKDOWN:
+            typer.echo(as_markdown(nodes, against=against))
+
+
+def _own_plan(agent: Agent, output: PlanOutput) -> int:
+    raise Rejected(f"cannot show the plan of {agent.url}: not built yet; give --manifest PATH")

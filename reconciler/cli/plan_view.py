@@ -1,0 +1,172 @@
+"""A plan as it is shown: on a terminal, as JSON, as Markdown for a pull request (PURE)."""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from reconciler.cli.changes import CHANGING, Change, FieldChange, NodeChanges, Verb
+
+Json = dict[str, object]
+
+_SIGNS = {
+    Verb.START: "+",
+    Verb.RESTART: "~",
+    Verb.ROUTE: ">",
+    Verb.STOP: "-",
+    Verb.REFUSED: "!",
+    Verb.NONE: "=",
+}
+_COLOURS = {
+    Verb.START: "green",
+    Verb.RESTART: "yellow",
+    Verb.ROUTE: "cyan",
+    Verb.STOP: "red",
+    Verb.REFUSED: "bold red",
+    Verb.NONE: "dim",
+}
+_WORDS = {Verb.NONE: "unchanged", Verb.ROUTE: "reroute"}
+_NOT_WRITTEN = "(not set)"
+
+
+def as_json(nodes: Sequence[NodeChanges], *, agent: str | None) -> Json:
+    """docs/commands.md has the shape."""
+    return {
+        "api": 1,
+        "agent": agent,
+        "changes": has_changes(nodes),
+        "summary": {verb.value: _total(nodes, verb) for verb in Verb},
+        "nodes": [
+            {
+                "node": node.node,
+                "models": [_change_as_json(change) for change in node.changes],
+                "elsewhere": [
+                    {"name": other.name, "reason": other.reason} for other in node.elsewhere
+                ],
+                "notes": list(node.notes),
+            }
+            for node in nodes
+        ],
+    }
+
+
+def has_changes(nodes: Iterable[NodeChanges]) -> bool:
+    return any(change.verb in CHANGING for node in nodes for change in node.changes)
+
+
+def summary(nodes: Sequence[NodeChanges]) -> str:
+    """`1 to start, 1 to restart, 0 to stop, 3 unchanged`; what else there is, where there is."""
+    said = [f"{_total(nodes, verb)} to {verb}" for verb in (Verb.START, Verb.RESTART, Verb.STOP)]
+    if rerouted := _total(nodes, Verb.ROUTE):
+        said.append(f"{rerouted} to reroute")
+    if refused := _total(nodes, Verb.REFUSED):
+        said.append(f"{refused} refused")
+    return ", ".join([*said, f"{_total(nodes, Verb.NONE)} unchanged"])
+
+
+def as_text(nodes: Sequence[NodeChanges], *, against: str) -> RenderableType:
+    """`against`: what the manifest is compared with, as a clause."""
+    parts: list[Text] = []
+    for node in nodes:
+        parts.append(Text.assemble((node.node, "bold"), f", {against}\n"))
+        width = max((len(change.model) for change in node.changes), default=0)
+        for change in node.changes:
+            parts += _lines(change, width)
+        if not node.changes:
+            parts.append(Text("  nothing runs here, and nothing would", style="dim"))
+        parts += [
+            Text(f"    {other.name} is not for this node: {other.reason}", style="dim")
+            for other in node.elsewhere
+        ]
+        parts += [Text(f"  note: {note}", style="yellow") for note in node.notes]
+        parts.append(Text())
+    parts.append(Text(summary(nodes), style="bold"))
+    return Group(*parts)
+
+
+def as_markdown(nodes: Sequence[NodeChanges], *, against: str) -> str:
+    """A comment for a pull request."""
+    lines = ["### xgen-model plan", ""]
+    for node in nodes:
+        lines += [f"**{_cell(node.node)}**, {_cell(against)}", ""]
+        if node.changes:
+            lines += ["| | model | change | why |", "|---|---|---|---|"]
+            lines += [_markdown_row(change) for change in node.changes]
+            lines.append("")
+        lines += [
+            f"- {_code(other.name)} is not for this node: {_cell(other.reason)}"
+            for other in node.elsewhere
+        ]
+        lines += [f"- note: {_cell(note)}" for note in node.notes]
+        if node.elsewhere or node.notes:
+            lines.append("")
+    return "\n".join([*lines, f"**{summary(nodes)}**"])
+
+
+def _total(nodes: Iterable[NodeChanges], verb: Verb) -> int:
+    return sum(node.count(verb) for node in nodes)
+
+
+def _change_as_json(change: Change) -> Json:
+    return {
+        "model": change.model,
+        "action": change.verb,
+        "reason": change.reason,
+        "state": change.state,
+        "source": change.source,
+        "fetch": change.fetch,
+        "fields": [{"path": each.path, "old": each.old, "new": each.new} for each in change.fields],
+    }
+
+
+def _lines(change: Change, width: int) -> Iterator[Text]:
+    style = _COLOURS[change.verb]
+    word = _WORDS.get(change.verb, change.verb.value)
+    line = Text("  ")
+    line.append(f"{_SIGNS[change.verb]} {change.model:<{width}}  {word:<9}", style=style)
+    line.append(f"  {change.reason}", style="dim" if change.verb is Verb.NONE else "")
+    yield line
+    indent = " " * 6
+    if change.fetch is not None:
+        yield Text(f"{indent}source: {change.source}, {_files(change)}", style="dim")
+    for each in change.fields:
+        yield Text(f"{indent}{each.path}: {_value(each.old)} → {_value(each.new)}")
+
+
+def _files(change: Change) -> str:
+    if (change.source or "").startswith("file://"):
+        return "used in place"
+    return "fetched from the hub unless it is cached" if change.fetch else "already cached"
+
+
+def _markdown_row(change: Change) -> str:
+    why = [_cell(change.reason), *(_markdown_field(each) for each in change.fields)]
+    word = _WORDS.get(change.verb, change.verb.value)
+    shown = word if change.verb is Verb.NONE else f"**{word}**"
+    sign = _code(_SIGNS[change.verb])
+    return f"| {sign} | {_code(change.model)} | {shown} | {'<br>'.join(why)} |"
+
+
+def _markdown_field(each: FieldChange) -> str:
+    return f"{_code(each.path)}: {_code(_value(each.old))} → {_code(_value(each.new))}"
+
+
+def _value(value: object) -> str:
+    if value is None:
+        return _NOT_WRITTEN
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _cell(text: str) -> str:
+    """Text that cannot leave its cell, mention anybody, or become a tag."""
+    for special in "\\`*_[]<>|@#":
+        text = text.replace(special, f"\\{special}" if special != "@" else "@\u200b")
+    return " ".join(text.split())
+
+
+def _code(text: str) -> str:
+    """Text as code, in a cell too."""
+    plain = " ".join(text.split()).replace("|", "\\|")
+    fence = "``" if "`" in plain else "`"
+    return f"{fence}{plain}{fence}"

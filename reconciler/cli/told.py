@@ -1,0 +1,76 @@
+"""What an agent tells of its models, in the terms of a comparison (PURE)."""
+
+from collections.abc import Mapping
+from dataclasses import MISSING, asdict, fields
+
+from reconciler.cli.changes import Fields, Running
+from reconciler.cli.client import Json
+from reconciler.masking import masked_values
+from reconciler.plan.desired import DesiredModel, ModelSpec
+from reconciler.plan.ids import FilesDigest, ModelName, SpecHash
+from reconciler.plan.phase import State
+
+_BY_KEY = ("extra_args", "env")
+"""Fields of a spec that are compared key by key."""
+
+
+def running_of(entry: Json) -> Running:
+    """One model of an agent's list. What it does not tell is None.
+
+    Its spec is that of the manifest in force: while another instance is coming, what runs is not
+    that one, and nothing is said of it.
+    """
+    target = entry.get("target") or {}
+    spec, timeouts = entry.get("spec"), entry.get("timeouts")
+    return Running(
+        name=ModelName(entry["name"]),
+        state=State(entry["state"]),
+        reason=str(entry.get("reason", "")),
+        aliases=tuple(entry.get("aliases", ())),
+        pid=entry.get("pid"),
+        spec_hash=_hash(entry.get("spec_hash")),
+        digest=FilesDigest(entry["digest"]) if entry.get("digest") else None,
+        target_hash=_hash(target.get("spec_hash")),
+        target_state=State(target["state"]) if "state" in target else None,
+        target_reason=str(target.get("reason", "")),
+        spec=_flat(spec) if spec and not target else None,
+        routing=_routing(entry.get("priority", 0), timeouts) if timeouts else None,
+    )
+
+
+def fields_of(model: DesiredModel) -> tuple[Fields, Fields]:
+    """A desired model's fields as an agent tells them: those of the spec, and the others."""
+    spec = {field.name: getattr(model.spec, field.name) for field in fields(ModelSpec)}
+    written = {
+        name: masked_values(value) if name in _BY_KEY else _plain(value)
+        for name, value in spec.items()
+    }
+    return _flat(written), _routing(model.priority, asdict(model.timeouts))
+
+
+def _hash(value: object) -> SpecHash | None:
+    return SpecHash(value) if isinstance(value, str) else None
+
+
+def _flat(spec: Mapping[str, object]) -> Fields:
+    """Only what is not the default: an agent may tell either way."""
+    flat: dict[str, object] = {}
+    for name, value in spec.items():
+        if isinstance(value, Mapping) and name in _BY_KEY:
+            flat |= {f"{name}.{key}": inner for key, inner in value.items()}
+        elif name not in _DEFAULTS or value != _DEFAULTS[name]:
+            flat[name] = value
+    return flat
+
+
+def _routing(priority: object, timeouts: Mapping[str, object]) -> Fields:
+    return {"priority": priority, **{f"timeouts.{name}": each for name, each in timeouts.items()}}
+
+
+def _plain(value: object) -> object:
+    return list(value) if isinstance(value, tuple) else value
+
+
+_DEFAULTS = {
+    field.name: _plain(field.default) for field in fields(ModelSpec) if field.default is not MISSING
+}
