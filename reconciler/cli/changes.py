@@ -8,7 +8,13 @@ from reconciler.cli.forecast import Forecast, files_of, forecast
 from reconciler.plan.actions import Action, FetchFiles, StartBackend, StopBackend
 from reconciler.plan.desired import Desired, DesiredModel, Elsewhere
 from reconciler.plan.ids import FilesDigest, Instance, ModelName, NodeName, Nonce, SpecHash
-from reconciler.plan.observed import FilesMissing, Observed, ObservedModel, ObservedProcess
+from reconciler.plan.observed import (
+    FilesMissing,
+    FilesState,
+    Observed,
+    ObservedModel,
+    ObservedProcess,
+)
 from reconciler.plan.phase import State
 
 Fields = Mapping[str, object]
@@ -18,13 +24,13 @@ Fields = Mapping[str, object]
 class Verb(StrEnum):
     START = "start"
     RESTART = "restart"
-    ROUTE = "route"
+    REROUTE = "reroute"
     STOP = "stop"
     REFUSED = "refused"
-    NONE = "none"
+    UNCHANGED = "unchanged"
 
 
-CHANGING = frozenset({Verb.START, Verb.RESTART, Verb.ROUTE, Verb.STOP})
+CHANGING = frozenset({Verb.START, Verb.RESTART, Verb.REROUTE, Verb.STOP})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,9 +99,13 @@ def changes(
     """Compare. `fields`: of each desired model, the fields of its spec and those of its routing."""
     there = {each.name: each for each in running}
     wanted = {model.name: model for model in desired.models}
+    cached = _cached(running)
     observed = Observed(
         processes_read=True,
-        models={each.name: _observed(each, wanted, fields) for each in running},
+        models={
+            name: _observed(name, there.get(name), wanted.get(name), fields, cached)
+            for name in wanted.keys() | there.keys()
+        },
         max_parallel_loads=len(wanted) + 1,
     )
     ahead = forecast(desired, observed)
@@ -111,47 +121,62 @@ def changes(
     )
 
 
+_REMOVED = "removed from the manifest, and not running"
+_OF_FILES = ("source", "file", "digest", "format")
+_Files = tuple[object, ...]
+
+
+def _cached(running: Sequence[Running]) -> Mapping[_Files, FilesDigest]:
+    """What is known to be in the node's cache, by the fields that say which files."""
+    return {
+        _files(each.spec): each.digest
+        for each in running
+        if each.spec is not None and each.digest is not None
+    }
+
+
+def _files(spec: Fields) -> _Files:
+    return tuple(spec.get(path) for path in _OF_FILES)
+
+
 def _observed(
-    now: Running,
-    wanted: Mapping[ModelName, DesiredModel],
+    name: ModelName,
+    now: Running | None,
+    model: DesiredModel | None,
     fields: Mapping[ModelName, tuple[Fields, Fields]],
+    cached: Mapping[_Files, FilesDigest],
 ) -> ObservedModel:
-    model = wanted.get(now.name)
-    processes: tuple[ObservedProcess, ...] = ()
-    digest = now.digest or FilesDigest("")
-    if now.pid is not None and now.spec_hash is not None:
-        loaded_at = 0.0 if now.state is State.LOADED else None
-        processes = (
-            ObservedProcess(
-                nonce=Nonce(str(now.pid)),
-                pid=now.pid,
-                instance=Instance(spec_hash=now.spec_hash, files_digest=digest),
-                started_at=0.0,
-                loaded_at=loaded_at,
-            ),
-        )
-    known = model is not None and now.digest is not None and _same_files(now, model, fields)
+    digest = cached.get(_files(fields[name][0])) if name in fields else None
+    if now is None:
+        return ObservedModel(name=name, files=_files_of(digest))
+    if model is not None and now.spec_hash == model.spec_hash:
+        digest = now.digest
     return ObservedModel(
-        name=now.name,
-        processes=processes,
-        files=files_of(digest) if known else FilesMissing(),
+        name=name,
+        processes=_processes(now),
+        files=_files_of(digest),
         refusal=_refusal(now, model),
     )
 
 
-_REMOVED = "removed from the manifest, and not running"
-_OF_FILES = ("source", "file", "digest", "format")
+def _files_of(digest: FilesDigest | None) -> FilesState:
+    return FilesMissing() if digest is None else files_of(digest)
 
 
-def _same_files(
-    now: Running, model: DesiredModel, fields: Mapping[ModelName, tuple[Fields, Fields]]
-) -> bool:
-    if now.spec_hash == model.spec_hash:
-        return True
-    if now.spec is None or model.name not in fields:
-        return False
-    written = fields[model.name][0]
-    return all(now.spec.get(path) == written.get(path) for path in _OF_FILES)
+def _processes(now: Running) -> tuple[ObservedProcess, ...]:
+    if now.pid is None or now.spec_hash is None:
+        return ()
+    instance = Instance(spec_hash=now.spec_hash, files_digest=now.digest or FilesDigest(""))
+    loaded_at = 0.0 if now.state is State.LOADED else None
+    return (
+        ObservedProcess(
+            nonce=Nonce(str(now.pid)),
+            pid=now.pid,
+            instance=instance,
+            started_at=0.0,
+            loaded_at=loaded_at,
+        ),
+    )
 
 
 def _refusal(now: Running, model: DesiredModel | None) -> str | None:
@@ -179,12 +204,12 @@ def _change(
     differing = _differing(model, now, fields, whole=verb is Verb.RESTART)
     refusal = _refusal(now, model) if now is not None else None
     reason = outlook.reason if outlook is not None else not_here.get(name, _REMOVED)
-    if refusal is not None and verb is Verb.NONE:
+    if refusal is not None and verb is Verb.UNCHANGED:
         verb, reason = Verb.REFUSED, refusal
-    elif verb is Verb.NONE and differing:
-        verb = Verb.ROUTE
+    elif verb is Verb.UNCHANGED and differing:
+        verb = Verb.REROUTE
         reason = "changes without a restart"
-    elif verb is not Verb.NONE:
+    elif verb is not Verb.UNCHANGED:
         reason = _reason(name, verb, actions, now, not_here)
     return Change(
         model=name,
@@ -202,7 +227,7 @@ def _verb(actions: Sequence[Action]) -> Verb:
     stops = any(isinstance(action, StopBackend) for action in actions)
     if starts:
         return Verb.RESTART if stops else Verb.START
-    return Verb.STOP if stops else Verb.NONE
+    return Verb.STOP if stops else Verb.UNCHANGED
 
 
 def _reason(

@@ -2,7 +2,7 @@
 
 import ipaddress
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,9 +45,18 @@ class Agent:
         return view
 
     @contextmanager
-    def stream(self, path: str, **query: str | int) -> Iterator[Iterator[str]]:
-        """The lines of an answer that goes on. Raises as `get`, also between two lines."""
-        limits = httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS, read=SILENCE_SECONDS)
+    def stream(
+        self,
+        path: str,
+        query: Mapping[str, str | int],
+        *,
+        silence_seconds: float | None = SILENCE_SECONDS,
+    ) -> Iterator[Iterator[str]]:
+        """The lines of an answer that goes on. Raises as `get`, also between two lines.
+
+        `silence_seconds`: how long nothing may come; None: for ever.
+        """
+        limits = httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS, read=silence_seconds)
         try:
             with (
                 httpx.Client(base_url=self.url, timeout=limits, trust_env=self._by_proxy) as client,

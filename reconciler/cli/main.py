@@ -21,6 +21,9 @@ COMMANDS = {
     "validate": "Check manifests; every problem with its place.",
     "plan": "Say what a manifest would start, restart and stop.",
     "status": "Show nodes and models: states and reasons.",
+    "logs": "Print what a model's backend printed.",
+    "events": "Show what happened on a node, and why.",
+    "reconcile": "Make an agent look again now; retry failures.",
     "doctor": "Check this machine; explain what is amiss.",
     "schema": "Print the manifest's JSON schema, for editors.",
 }

@@ -10,17 +10,18 @@ import typer
 
 from reconciler.cli.candidate import read_manifest
 from reconciler.cli.changes import NodeChanges, Verb, changes
-from reconciler.cli.client import Agent, Json, find_agent, known_agent
+from reconciler.cli.client import Agent, find_agent, known_agent
 from reconciler.cli.exits import ExitCode
 from reconciler.cli.options import DataDir, ServerOption, data_dir
 from reconciler.cli.output import console, print_json, show
 from reconciler.cli.plan_view import as_json, as_markdown, as_text, has_changes
-from reconciler.cli.told import fields_of, running_of
+from reconciler.cli.told import fields_of, planned_by, running_of
 from reconciler.errors import Rejected
 from reconciler.manifest.select import select
 from reconciler.manifest.union import Manifest
 from reconciler.node.data_folder import read_json
 from reconciler.plan.desired import Desired
+from reconciler.plan.ids import NodeName
 
 
 class PlanOutput(StrEnum):
@@ -70,13 +71,16 @@ def plan(
     if manifest is None:
         if offline:
             raise typer.BadParameter("--offline needs --manifest PATH", param_hint="--manifest")
-        return _own_plan(find_agent(server, folder), output)
-    wanted = read_manifest(manifest)
-    if agent is None:
+        agent = find_agent(server, folder)
+        nodes = [_own(agent, name) for name in _nodes(agent, node)]
+        against = f"as the agent at {agent.url} plans it now"
+    elif agent is None:
+        wanted = read_manifest(manifest)
         nodes = [changes(each, [], {}) for each in _offline(wanted, node, folder)]
         against = "from nothing (no agent was asked)"
     else:
-        nodes = [_against(wanted, view) for view in _views(agent, node)]
+        wanted = read_manifest(manifest)
+        nodes = [_against(wanted, agent, name) for name in _nodes(agent, node)]
         against = f"compared with the agent at {agent.url}"
     _print(nodes, output, agent=agent, against=against)
     if any(each.count(Verb.REFUSED) for each in nodes):
@@ -95,23 +99,21 @@ def _offline(manifest: Manifest, node: str | None, folder: Path) -> list[Desired
     return [select(manifest, node=name, revision="") for name in chosen]
 
 
-def _views(agent: Agent, node: str | None) -> list[Json]:
-    views: list[Json] = [view for view in agent.servers()["servers"] if view.get("reachable", True)]
-    if node is None:
-        return views
-    chosen = [view for view in views if view.get("node") == node]
-    if not chosen:
-        names = ", ".join(str(view.get("node")) for view in views) or "none"
-        raise Rejected(
-            f"cannot plan for node {node}: the agent at {agent.url} knows {names}; "
-            "add --offline to plan for it from nothing"
-        )
-    return chosen
+def _nodes(agent: Agent, node: str | None) -> list[str]:
+    servers = agent.servers()["servers"]
+    names = [str(view["node"]) for view in servers if view.get("reachable", True)]
+    if node is None or node in names:
+        return names if node is None else [node]
+    raise Rejected(
+        f"cannot plan for node {node}: the agent at {agent.url} knows {', '.join(names)}; "
+        "add --offline to plan for it from nothing"
+    )
 
 
-def _against(manifest: Manifest, view: Json) -> NodeChanges:
-    desired = select(manifest, node=str(view["node"]), revision="")
-    running = [running_of(model) for model in view.get("models", ())]
+def _against(manifest: Manifest, agent: Agent, node: str) -> NodeChanges:
+    told = agent.get("/api/management/models", server=node)
+    desired = select(manifest, node=node, revision="")
+    running = [running_of(model) for model in told["models"]]
     return changes(desired, running, {model.name: fields_of(model) for model in desired.models})
 
 
@@ -127,5 +129,10 @@ def _print(
             typer.echo(as_markdown(nodes, against=against))
 
 
-def _own_plan(agent: Agent, output: PlanOutput) -> int:
-    raise Rejected(f"cannot show the plan of {agent.url}: not built yet; give --manifest PATH")
+def _own(agent: Agent, node: str) -> NodeChanges:
+    told = agent.get("/api/management/plan", server=node)
+    return NodeChanges(
+        node=NodeName(told["node"]),
+        changes=tuple(planned_by(model) for model in told["models"]),
+        notes=tuple(told["waits"]),
+    )

@@ -13,20 +13,19 @@ Json = dict[str, object]
 _SIGNS = {
     Verb.START: "+",
     Verb.RESTART: "~",
-    Verb.ROUTE: ">",
+    Verb.REROUTE: ">",
     Verb.STOP: "-",
     Verb.REFUSED: "!",
-    Verb.NONE: "=",
+    Verb.UNCHANGED: "=",
 }
 _COLOURS = {
     Verb.START: "green",
     Verb.RESTART: "yellow",
-    Verb.ROUTE: "cyan",
+    Verb.REROUTE: "cyan",
     Verb.STOP: "red",
     Verb.REFUSED: "bold red",
-    Verb.NONE: "dim",
+    Verb.UNCHANGED: "dim",
 }
-_WORDS = {Verb.NONE: "unchanged", Verb.ROUTE: "reroute"}
 _NOT_WRITTEN = "(not set)"
 
 
@@ -58,11 +57,11 @@ def has_changes(nodes: Iterable[NodeChanges]) -> bool:
 def summary(nodes: Sequence[NodeChanges]) -> str:
     """`1 to start, 1 to restart, 0 to stop, 3 unchanged`; what else there is, where there is."""
     said = [f"{_total(nodes, verb)} to {verb}" for verb in (Verb.START, Verb.RESTART, Verb.STOP)]
-    if rerouted := _total(nodes, Verb.ROUTE):
+    if rerouted := _total(nodes, Verb.REROUTE):
         said.append(f"{rerouted} to reroute")
     if refused := _total(nodes, Verb.REFUSED):
         said.append(f"{refused} refused")
-    return ", ".join([*said, f"{_total(nodes, Verb.NONE)} unchanged"])
+    return ", ".join([*said, f"{_total(nodes, Verb.UNCHANGED)} unchanged"])
 
 
 def as_text(nodes: Sequence[NodeChanges], *, against: str) -> RenderableType:
@@ -122,10 +121,9 @@ def _change_as_json(change: Change) -> Json:
 
 def _lines(change: Change, width: int) -> Iterator[Text]:
     style = _COLOURS[change.verb]
-    word = _WORDS.get(change.verb, change.verb.value)
     line = Text("  ")
-    line.append(f"{_SIGNS[change.verb]} {change.model:<{width}}  {word:<9}", style=style)
-    line.append(f"  {change.reason}", style="dim" if change.verb is Verb.NONE else "")
+    line.append(f"{_SIGNS[change.verb]} {change.model:<{width}}  {change.verb:<9}", style=style)
+    line.append(f"  {change.reason}", style="dim" if change.verb is Verb.UNCHANGED else "")
     yield line
     indent = " " * 6
     if change.fetch is not None:
@@ -142,8 +140,7 @@ def _files(change: Change) -> str:
 
 def _markdown_row(change: Change) -> str:
     why = [_cell(change.reason), *(_markdown_field(each) for each in change.fields)]
-    word = _WORDS.get(change.verb, change.verb.value)
-    shown = word if change.verb is Verb.NONE else f"**{word}**"
+    shown = change.verb if change.verb is Verb.UNCHANGED else f"**{change.verb}**"
     sign = _code(_SIGNS[change.verb])
     return f"| {sign} | {_code(change.model)} | {shown} | {'<br>'.join(why)} |"
 

@@ -3,15 +3,29 @@
 from collections.abc import Mapping
 from dataclasses import MISSING, asdict, fields
 
-from reconciler.cli.changes import Fields, Running
+from reconciler.cli.changes import Change, Fields, Running, Verb
 from reconciler.cli.client import Json
 from reconciler.masking import masked_values
 from reconciler.plan.desired import DesiredModel, ModelSpec
 from reconciler.plan.ids import FilesDigest, ModelName, SpecHash
 from reconciler.plan.phase import State
+from reconciler.plan.wording import as_written
 
 _BY_KEY = ("extra_args", "env")
 """Fields of a spec that are compared key by key."""
+
+_VERBS = {
+    State.LOADED: Verb.UNCHANGED,
+    State.DISABLED: Verb.UNCHANGED,
+    State.STOPPED: Verb.UNCHANGED,
+    State.UNLOADING: Verb.STOP,
+    State.BLOCKED: Verb.REFUSED,
+    State.PENDING: Verb.START,
+    State.CACHING: Verb.START,
+    State.LOADING: Verb.START,
+    State.ERROR: Verb.START,
+}
+"""What it takes from a state to rest, where nothing else is coming."""
 
 
 def running_of(entry: Json) -> Running:
@@ -48,6 +62,21 @@ def fields_of(model: DesiredModel) -> tuple[Fields, Fields]:
     return _flat(written), _routing(model.priority, asdict(model.timeouts))
 
 
+def planned_by(entry: Json) -> Change:
+    """One model of an agent's own plan: what it is about to do, or is doing."""
+    target = entry.get("target")
+    state = State(entry["state"])
+    coming = State(target["state"]) if target else state
+    if coming is State.BLOCKED:
+        verb = Verb.REFUSED
+    elif target:
+        verb = Verb.RESTART
+    else:
+        verb = _VERBS[state]
+    reason = str(target["reason"] if target else entry["reason"])
+    return Change(model=ModelName(entry["name"]), verb=verb, reason=reason, state=state)
+
+
 def _hash(value: object) -> SpecHash | None:
     return SpecHash(value) if isinstance(value, str) else None
 
@@ -64,7 +93,13 @@ def _flat(spec: Mapping[str, object]) -> Fields:
 
 
 def _routing(priority: object, timeouts: Mapping[str, object]) -> Fields:
-    return {"priority": priority, **{f"timeouts.{name}": each for name, each in timeouts.items()}}
+    """Durations as a manifest has them."""
+    written = {f"timeouts.{name}": _duration(each) for name, each in timeouts.items()}
+    return {"priority": priority, **written}
+
+
+def _duration(seconds: object) -> object:
+    return as_written(seconds) if isinstance(seconds, int | float) else seconds
 
 
 def _plain(value: object) -> object:

@@ -1,5 +1,7 @@
 """What a manifest would change, decided without any agent."""
 
+from dataclasses import asdict
+
 from reconciler.cli.changes import Change, FieldChange, NodeChanges, Running, Verb, changes
 from reconciler.cli.told import fields_of, running_of
 from reconciler.manifest.inspection import inspect
@@ -21,7 +23,7 @@ def desired(*models: dict[str, object], **spec: object) -> Desired:
 def telling(before: Desired, name: str, **told: object) -> Running:
     """How an agent tells of a model that serves as `before` has it."""
     one = next(each for each in before.models if each.name == name)
-    spec, routing = fields_of(one)
+    spec, _ = fields_of(one)
     entry: dict[str, object] = {
         "name": name,
         "state": "loaded",
@@ -31,8 +33,8 @@ def telling(before: Desired, name: str, **told: object) -> Running:
         "spec_hash": one.spec_hash,
         "digest": "d1",
         "spec": spec,
-        "priority": routing["priority"],
-        "timeouts": {path[9:]: each for path, each in routing.items() if path[:9] == "timeouts."},
+        "priority": one.priority,
+        "timeouts": asdict(one.timeouts),
     }
     return running_of({**entry, **told})
 
@@ -51,7 +53,7 @@ def test_from_nothing_every_enabled_model_starts() -> None:
 
     assert [(change.model, change.verb) for change in node.changes] == [
         ("a", Verb.START),
-        ("b", Verb.NONE),
+        ("b", Verb.UNCHANGED),
     ]
     assert node.changes[0].fetch is True
 
@@ -61,7 +63,7 @@ def test_what_runs_as_written_is_unchanged() -> None:
 
     change = only(compared(now, telling(now, "a")))
 
-    assert (change.verb, change.fields) == (Verb.NONE, ())
+    assert (change.verb, change.fields) == (Verb.UNCHANGED, ())
 
 
 def test_a_changed_flag_restarts_and_names_old_and_new() -> None:
@@ -86,6 +88,15 @@ def test_another_source_restarts_after_a_fetch() -> None:
     assert (change.verb, change.fetch) == (Verb.RESTART, True)
 
 
+def test_files_that_another_model_runs_on_are_known_to_be_cached() -> None:
+    before = desired(model("a"))
+    after = desired(model("a"), model("b", source="gguf/org_a", type="embedding"))
+
+    node = compared(after, telling(before, "a"))
+
+    assert (node.changes[1].verb, node.changes[1].fetch) == (Verb.START, False)
+
+
 def test_a_spec_that_the_agent_does_not_tell_is_said_to_be_changed() -> None:
     before, after = desired(model("a")), desired(model("a", type="embedding"))
 
@@ -102,10 +113,10 @@ def test_aliases_and_timeouts_change_without_a_restart() -> None:
 
     change = only(compared(after, telling(before, "a")))
 
-    assert change.verb is Verb.ROUTE
+    assert change.verb is Verb.REROUTE
     assert change.fields == (
         FieldChange(path="aliases", old=[], new=["gpt"]),
-        FieldChange(path="timeouts.drain", old=60.0, new=5.0),
+        FieldChange(path="timeouts.drain", old="1m", new="5s"),
     )
 
 
@@ -146,7 +157,7 @@ def test_going_back_from_a_refused_successor_changes_nothing() -> None:
     old = desired(model("a"))
     target = {"spec_hash": "1:other", "state": "blocked", "reason": "bad flag"}
 
-    assert only(compared(old, telling(old, "a", target=target))).verb is Verb.NONE
+    assert only(compared(old, telling(old, "a", target=target))).verb is Verb.UNCHANGED
 
 
 def test_a_corrected_spec_replaces_one_that_is_blocked() -> None:
@@ -162,13 +173,13 @@ def test_a_corrected_spec_replaces_one_that_is_blocked() -> None:
 def test_a_load_that_is_under_way_is_no_change() -> None:
     now = desired(model("a"))
 
-    assert only(compared(now, telling(now, "a", state="loading"))).verb is Verb.NONE
+    assert only(compared(now, telling(now, "a", state="loading"))).verb is Verb.UNCHANGED
 
 
 def test_a_suspended_manifest_starts_nothing_and_says_so() -> None:
     node = compared(desired(model("a"), suspend=True))
 
-    assert only(node).verb is Verb.NONE
+    assert only(node).verb is Verb.UNCHANGED
     assert only(node).reason.startswith("suspended: held back: ")
     assert node.notes
 

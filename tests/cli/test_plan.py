@@ -59,10 +59,10 @@ def test_json_is_versioned_and_names_every_model(folder: Path) -> None:
     assert plan["summary"] == {
         "start": 1,
         "restart": 0,
-        "route": 0,
+        "reroute": 0,
         "stop": 0,
         "refused": 0,
-        "none": 1,
+        "unchanged": 1,
     }
     assert plan["nodes"][0]["models"][0] == {
         "model": "chat",

@@ -1,0 +1,103 @@
+"""`xgen-model logs`: what a model's backends printed, from the agent or from its data folder."""
+
+import asyncio
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import quote, unquote
+
+import typer
+
+from reconciler.apply.log_reader import LogReader, Logs
+from reconciler.apply.logs import log_path
+from reconciler.apply.records import Records
+from reconciler.cli.client import Agent, known_agent
+from reconciler.cli.completion import complete_model
+from reconciler.cli.options import DataDir, ServerOption, data_dir
+from reconciler.cli.output import remark
+from reconciler.errors import Rejected, XgenError
+from reconciler.plan.ids import ModelName
+
+_MOST_LINES = 10_000
+_PAUSE_SECONDS = 0.25
+
+
+def logs(
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL", help="A model's name or alias.", autocompletion=complete_model
+        ),
+    ],
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")
+    ] = False,
+    lines: Annotated[
+        int,
+        typer.Option("--lines", "-n", min=0, max=_MOST_LINES, help="How many of the last lines."),
+    ] = 200,
+    server: ServerOption = None,
+    data: DataDir = None,
+) -> None:
+    """Print what a model's backends printed: this run's, and those before it.
+
+    Without an agent, or for a model that it has no more, the data folder's own file is read, and
+    stderr says so.
+    """
+    folder = data_dir(data)
+    agent = known_agent(server, folder)
+    file = log_path(folder / "logs", ModelName(model))
+    printed = 0
+    if agent is not None:
+        try:
+            for line in _from_agent(agent, model, lines, follow=follow):
+                print(line, flush=follow)
+                printed += 1
+            return
+        except XgenError as exc:
+            if server is not None or not file.exists():
+                raise
+            remark(f"{exc}\nreading {file}")
+    elif file.exists():
+        remark(f"no agent is known; reading {file}")
+    else:
+        raise _nothing_known(model, folder)
+    asyncio.run(_from_file(folder, ModelName(model), 0 if printed else lines, follow=follow))
+
+
+def _from_agent(agent: Agent, model: str, lines: int, *, follow: bool) -> Iterator[str]:
+    """Raises as the client does, before the first line or after any."""
+    path = f"/api/management/models/{quote(model, safe='')}/logs"
+    query = {"lines": lines, "follow": "true" if follow else "false"}
+    with agent.stream(path, query, silence_seconds=None) as text:
+        yield from text
+    if follow:
+        remark("the log ends here: the agent ends, or has the model no more")
+
+
+async def _from_file(folder: Path, model: ModelName, lines: int, *, follow: bool) -> None:
+    reader: LogReader = Logs(folder / "logs", lambda: _keys(folder)).open(model)
+    _write(await reader.last(lines))
+    while follow:
+        _write(await reader.more())
+        await asyncio.sleep(_PAUSE_SECONDS)
+
+
+def _write(text: bytes) -> None:
+    if text:
+        sys.stdout.write(text.decode())
+        sys.stdout.flush()
+
+
+def _keys(folder: Path) -> Iterable[str]:
+    """The keys of backends that may still run: what they print may hold them."""
+    records, _ = Records(folder / "spawns").read()
+    return [record.api_key for record in records if record.api_key is not None]
+
+
+def _nothing_known(model: str, folder: Path) -> Rejected:
+    said = f"cannot read the logs of {model}: {folder} names no agent, and has no log of it"
+    if known := sorted(unquote(file.stem) for file in (folder / "logs").glob("*.log")):
+        return Rejected(f"{said}; it has logs of {', '.join(known)}")
+    return Rejected(f"{said}; name an agent with --server URL or --data-dir")

@@ -1,0 +1,107 @@
+"""`xgen-model reconcile`: look again now, and try again what failed."""
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Annotated
+
+import typer
+
+from reconciler.cli.client import Agent, Json, find_agent
+from reconciler.cli.completion import complete_model
+from reconciler.cli.exits import ExitCode
+from reconciler.cli.options import DataDir, ServerOption, data_dir
+from reconciler.cli.output import Output, OutputOption, print_json, remark
+from reconciler.errors import Rejected
+
+_PATH = "/api/management/reconcile"
+_PAUSE_SECONDS = 0.5
+_GOOD = frozenset({"loaded", "disabled"})
+_AT_REST = _GOOD | {"error", "blocked", "stopped"}
+
+
+def reconcile(
+    retry: Annotated[
+        bool,
+        typer.Option("--retry", help="Forget failures: try what is blocked or waits, now."),
+    ] = False,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL", help="Only this model. [default: all]", autocompletion=complete_model
+        ),
+    ] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Until every model serves, or has failed.")
+    ] = False,
+    timeout: Annotated[
+        float, typer.Option(metavar="SECONDS", min=1, help="The most that --wait takes.")
+    ] = 1800,
+    server: ServerOption = None,
+    data: DataDir = None,
+    output: OutputOption = Output.TEXT,
+) -> int:
+    """Make an agent read its manifest and look at everything now, not at its next tick.
+
+    What failed for good waits for a change, or for --retry. Only on the agent's own node.
+
+    Exit 0: done; with --wait: and every model serves or is disabled. 1: not so.
+    """
+    agent = find_agent(server, data_dir(data))
+    body = {"retry": retry} | ({"model": model} if model is not None else {})
+    answer = agent.post(_PATH, body)
+    if output is Output.TEXT:
+        typer.echo(_said(answer, retry=retry))
+    if not wait:
+        if output is Output.JSON:
+            print_json(answer)
+        return ExitCode.OK
+    # A second round is taken up after the first has ended: what is read next is newer than both.
+    agent.post(_PATH, {})
+    models = _settled(agent, model, timeout, quiet=output is Output.JSON)
+    good = all(entry["state"] in _GOOD and not entry.get("target") for entry in models)
+    if output is Output.JSON:
+        shown = [{key: each[key] for key in ("name", "state", "reason")} for each in models]
+        print_json({**answer, "settled": good, "models": shown})
+    return ExitCode.OK if good else ExitCode.ERROR
+
+
+def _said(answer: Json, *, retry: bool) -> str:
+    said = f"{answer['node']} looks again"
+    if not retry:
+        return said
+    retried = ", ".join(answer["retried"])
+    return f"{said}, and tries {retried} anew" if retried else f"{said}; nothing had failed"
+
+
+def _settled(agent: Agent, model: str | None, timeout: float, *, quiet: bool) -> list[Json]:
+    """The models once none is on its way. Each new state is printed, unless `quiet`."""
+    deadline = time.monotonic() + timeout
+    told: dict[str, str] = {}
+    while True:
+        models = list(_chosen(agent, model))
+        for entry in models:
+            text = f"{entry['name']}: {entry['state']}: {entry['reason']}"
+            if not quiet and told.get(entry["name"]) != entry["state"]:
+                typer.echo(text)
+            told[entry["name"]] = entry["state"]
+        coming = [str(entry["name"]) for entry in models if not _is_at_rest(entry)]
+        if not coming:
+            return models
+        if time.monotonic() > deadline:
+            remark(f"still on the way after {timeout:g} s: {', '.join(coming)}")
+            return models
+        time.sleep(_PAUSE_SECONDS)
+
+
+def _chosen(agent: Agent, model: str | None) -> Iterator[Json]:
+    models: Sequence[Json] = agent.get("/api/management/models")["models"]
+    found = [each for each in models if model is None or model in (each["name"], *each["aliases"])]
+    if model is not None and not found:
+        raise Rejected(f"cannot wait for {model}: the agent has it no more")
+    yield from found
+
+
+def _is_at_rest(entry: Json) -> bool:
+    target = entry.get("target")
+    coming = target["state"] if target else entry["state"]
+    return entry["state"] in _AT_REST and coming in _AT_REST
