@@ -16,6 +16,7 @@ from prometheus_client import (
     Counter,
     Gauge,
     Histogram,
+    ProcessCollector,
     disable_created_metrics,
 )
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -162,6 +163,7 @@ class Metrics:
 
     def __init__(self, *, node: str) -> None:
         self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)  # process_*, as every exporter has them
         self._node = node
         self._requests = Counter(
             "xgen_requests_total",

@@ -104,6 +104,11 @@ class Backends:
         """Backends of this agent, their end under way or not; gone ones are in `take_exits`."""
         return tuple(held.view for held in self._held.values() if held.view is not None)
 
+    def api_keys(self) -> tuple[str, ...]:
+        """Those of all that live, for whoever has to keep them out of sight."""
+        records = (held.kin.record for held in self._held.values())
+        return tuple(record.api_key for record in records if record.api_key)
+
     def leftovers(self) -> tuple[Leftover, ...]:
         """What an agent before this one left, and lives."""
         return tuple(held.leftover() for held in self._held.values() if held.view is None)

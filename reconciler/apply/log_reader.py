@@ -62,7 +62,7 @@ class LogReader:
         if (missing := lines - text.count(b"\n")) > 0:
             text = _ending(self._older, _file(self._older)[1], missing) + text
         whole, newline, self._partial = text.rpartition(b"\n")
-        return b"\n".join(whole.split(b"\n")[-lines:]) + newline
+        return b"\n".join(whole.split(b"\n")[-lines:]) + newline if lines > 0 else b""
 
     def _more(self) -> bytes:
         """A rotation copies the log aside and empties it: what we have not read is in the copy.

@@ -11,6 +11,7 @@ from starlette.types import ASGIApp
 
 from reconciler.apply.backends import Backends
 from reconciler.apply.effects import Effects
+from reconciler.apply.log_reader import Logs
 from reconciler.apply.stop import Hurry, Stopper
 from reconciler.backend.builds import discover
 from reconciler.backend.engines import Engines
@@ -28,6 +29,7 @@ from reconciler.node.hub import make_store
 from reconciler.plan.ids import NodeName
 from reconciler.proxy.app import create_app
 from reconciler.proxy.inflight import Traffic
+from reconciler.proxy.management import Management
 from reconciler.settings import Settings
 from reconciler.source.directory import DirectorySource
 from reconciler.source.last_good import LastGood
@@ -89,7 +91,18 @@ async def assembled(
             status=board.current(), publish=board.publish, clock=clock, chronicle=chronicle
         )
         yield Parts(
-            app=create_app(board, traffic=traffic),
+            app=create_app(
+                board,
+                traffic=traffic,
+                metrics=metrics,
+                management=Management(
+                    commands=commands,
+                    plans=board,
+                    logs=Logs(settings.data_dir / "logs", backends.api_keys),
+                    journal=journal,
+                    ending=closed,
+                ),
+            ),
             closed=closed,
             journal=journal,
             source=source,

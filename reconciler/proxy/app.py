@@ -6,10 +6,13 @@ from contextlib import asynccontextmanager
 from starlette.routing import BaseRoute, Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from reconciler.metrics import Metrics
 from reconciler.plan.desired import ModelType
 from reconciler.proxy import errors, reply
+from reconciler.proxy import management as operators
 from reconciler.proxy.board import Routes, StatusReader
 from reconciler.proxy.cluster import Model, Models, Self, Servers
+from reconciler.proxy.feeds import Events, ModelLogs
 from reconciler.proxy.forward import Upstream
 from reconciler.proxy.frame import Frame
 from reconciler.proxy.health import Healthz, Readyz
@@ -20,6 +23,9 @@ from reconciler.proxy.inference import (
     Inference,
 )
 from reconciler.proxy.inflight import Traffic
+from reconciler.proxy.management import Management
+from reconciler.proxy.metrics_page import AgentMetrics, BackendMetrics
+from reconciler.proxy.streams import Streams
 from reconciler.proxy.target import TargetServer
 
 _BODY_BYTES = 64 << 20
@@ -27,11 +33,20 @@ _BODY_BYTES = 64 << 20
 _EMBEDDING = "/api/inference/embedding"
 
 
-def create_app(board: StatusReader, *, traffic: Traffic, body_bytes: int = _BODY_BYTES) -> ASGIApp:
+def create_app(
+    board: StatusReader,
+    *,
+    traffic: Traffic,
+    metrics: Metrics,
+    management: Management,
+    body_bytes: int = _BODY_BYTES,
+) -> ASGIApp:
     """The application; its lifespan opens and closes the client to the backends."""
     upstream = Upstream()
     routes = Routes(board)
-    gateway = Gateway(routes=routes, traffic=traffic, upstream=upstream, body_bytes=body_bytes)
+    gateway = Gateway(
+        routes=routes, metrics=metrics, traffic=traffic, upstream=upstream, body_bytes=body_bytes
+    )
 
     @asynccontextmanager
     async def lifespan(_: object) -> AsyncIterator[None]:
@@ -42,7 +57,15 @@ def create_app(board: StatusReader, *, traffic: Traffic, body_bytes: int = _BODY
             await upstream.close()
 
     router = Router(
-        [*_inference(gateway), *_models(board, routes), *_status(board, traffic), *_later()],
+        [
+            *_inference(gateway),
+            *_models(board, routes),
+            *_status(board, traffic),
+            *_management(management, routes, traffic),
+            Route("/metrics", _Only("GET", AgentMetrics(metrics, board, traffic))),
+            Route("/metrics/backends", _Only("GET", BackendMetrics(metrics, board))),
+            *_later(),
+        ],
         redirect_slashes=False,
         default=_not_found,
         lifespan=lifespan,
@@ -103,6 +126,19 @@ def _status(board: StatusReader, traffic: Traffic) -> list[BaseRoute]:
         Route("/api/cluster/servers", servers),
         Route("/api/cluster/_self", _Only("GET", Self(board, traffic))),
     ]
+
+
+def _management(management: Management, routes: Routes, traffic: Traffic) -> list[BaseRoute]:
+    streams = Streams(management.ending)
+    ways = {
+        "models": _Only("GET", operators.Models(routes, traffic)),
+        "models/{name:path}/logs": _Only("GET", ModelLogs(management.logs, routes, streams)),
+        "models/{name:path}": _Only("GET", operators.Model(routes, traffic)),
+        "plan": _Only("GET", operators.Plan(management.plans, routes)),
+        "events": _Only("GET", Events(management.journal, routes, streams)),
+        "reconcile": _Only("POST", operators.Reconcile(management.commands, routes)),
+    }
+    return [Route(f"/api/management/{path}", endpoint) for path, endpoint in ways.items()]
 
 
 def _later() -> list[BaseRoute]:

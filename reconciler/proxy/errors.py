@@ -3,6 +3,7 @@
 docs/http.md holds the table for readers.
 """
 
+import difflib
 from dataclasses import dataclass
 
 import msgspec
@@ -101,6 +102,54 @@ def unknown_model(name: str, known: tuple[str, ...]) -> Problem:
     serves = f"this node knows {', '.join(known)}" if known else "this node has no models"
     message = f"cannot find model {name[:_SHOWN_CHARACTERS]!r}: {serves}"
     return Problem(status=404, code="model_not_found", message=message, param="model")
+
+
+def no_such_model(name: str, known: tuple[str, ...]) -> Problem:
+    """For operators: with the names that are nearest to the one that they typed."""
+    name = name[:_SHOWN_CHARACTERS]
+    close = difflib.get_close_matches(name, known, n=3)
+    nearest = f"nearest: {', '.join(close)}; " if close else ""
+    knows = f"this node knows {', '.join(known)}" if known else "this node has no models"
+    message = f"cannot find model {name!r}: {nearest}{knows}"
+    return Problem(status=404, code="model_not_found", message=message, param="model")
+
+
+def bad_query(cause: str) -> Problem:
+    message = f"cannot read the parameters of the request: {cause}"
+    return Problem(status=400, code="invalid_parameter", message=message)
+
+
+def not_on_this_host(client: str) -> Problem:
+    message = (
+        f"cannot do that for {client}: until there are keys, only clients on this host may "
+        "change anything"
+    )
+    return Problem(status=403, code="not_on_this_host", message=message)
+
+
+def sent_for_somebody_else(header: str) -> Problem:
+    message = (
+        f"cannot do that: the header {header} says that the request was sent for somebody else, "
+        "and until there are keys only clients on this host may change anything"
+    )
+    return Problem(status=403, code="not_on_this_host", message=message)
+
+
+def too_many_followers(most: int) -> Problem:
+    message = f"cannot follow: {most} others follow events or logs already"
+    return Problem(
+        status=503,
+        code="too_many_followers",
+        message=message,
+        headers=_retry_after(_LATER_SECONDS),
+    )
+
+
+def loop_is_busy(seconds: float) -> Problem:
+    message = f"cannot say what came of it: the loop did not take it up within {seconds:.0f} s"
+    return Problem(
+        status=503, code="loop_is_busy", message=message, headers=_retry_after(_SOON_SECONDS)
+    )
 
 
 def model_required(type_: ModelType, names: tuple[str, ...]) -> Problem:

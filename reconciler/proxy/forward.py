@@ -1,7 +1,7 @@
 """Sending a request to a backend and passing its answer on, byte for byte, as it comes."""
 
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -83,7 +83,12 @@ class Upstream:
 
 
 async def relay(
-    response: aiohttp.ClientResponse, send: Send, *, served_by: bytes, model: str
+    response: aiohttp.ClientResponse,
+    send: Send,
+    *,
+    served_by: bytes,
+    model: str,
+    on_first_byte: Callable[[], None],
 ) -> None:
     """Pass the answer on. Back-pressure is the client's: `send` waits, so nothing is read ahead.
 
@@ -94,9 +99,13 @@ async def relay(
     start = {"status": response.status, "headers": answer_headers}
     await send({"type": "http.response.start", **start})
     tail = b"\n\n"
+    first = True
     try:
         with _ending_with_connection(response):
             async for chunk in response.content.iter_any():
+                if first:
+                    first = False
+                    on_first_byte()
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
                 tail = (tail + chunk)[-2:] if len(chunk) < 2 else chunk[-2:]
     except (aiohttp.ClientError, OSError) as exc:

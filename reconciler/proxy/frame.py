@@ -5,6 +5,7 @@ import re
 
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from structlog.contextvars import bind_contextvars
 
 from reconciler.proxy import errors, headers, reply
 from reconciler.proxy.board import StatusReader
@@ -27,6 +28,8 @@ class Frame:
             return
         request_id = _request_id(scope)
         scope.setdefault("state", {})["request_id"] = request_id
+        # The server runs each request in a context of its own, so nothing has to be taken back.
+        bind_contextvars(request_id=request_id.decode())
         started = False
 
         async def send_framed(message: Message) -> None:
@@ -39,7 +42,7 @@ class Frame:
         try:
             await self._app(scope, receive, send_framed)
         except Exception:
-            log.exception("request failed", request_id=request_id.decode(), path=scope["path"])
+            log.exception("request failed", path=scope["path"])
             if not started:
                 await reply.send_problem(send_framed, errors.internal(request_id.decode()))
 

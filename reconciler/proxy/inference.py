@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import structlog
 from starlette.types import Receive, Scope, Send
 
+from reconciler.metrics import CLIENT_LEFT, Metrics, RequestWatch, UpstreamFault
 from reconciler.plan.desired import ModelType
 from reconciler.proxy import body as request_body
 from reconciler.proxy import errors, forward, headers, reply, route_table
@@ -50,6 +51,7 @@ class Gateway:
     """What all inference endpoints share. `body_bytes`: the largest body."""
 
     routes: Routes
+    metrics: Metrics
     traffic: Traffic
     upstream: Upstream
     body_bytes: int
@@ -64,14 +66,20 @@ class Inference:
         self._type = ENGINE_PATHS[engine_path]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        watch = self._gateway.metrics.watch_request()
         try:
-            problem = await self._answer(scope, receive, send)
+            problem = await self._answer(scope, receive, send, watch)
+            if problem is not None:
+                watch.code = problem.status
+                await reply.send_problem(send, problem, served_by=self._served_by(problem.model))
         except ClientLeft:
-            return
-        if problem is not None:
-            await reply.send_problem(send, problem, served_by=self._served_by(problem.model))
+            watch.code = CLIENT_LEFT
+        finally:
+            watch.end()
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> Problem | None:
+    async def _answer(
+        self, scope: Scope, receive: Receive, send: Send, watch: RequestWatch
+    ) -> Problem | None:
         body = await self._read(scope, receive)
         if isinstance(body, Problem):
             return body
@@ -86,8 +94,9 @@ class Inference:
         with self._gateway.traffic.request(choice.model.name, choice.endpoint.nonce):
             if choice.renamed and peek.span is not None:
                 body = request_body.rename(body, peek.span, choice.model.name)
+            watch.at_model(self._gateway.metrics.of_model(choice.model.name))
             async with WhileClientStays(receive):
-                return await self._forward(scope, send, choice, body)
+                return await self._forward(scope, send, choice, body, watch)
 
     async def _read(self, scope: Scope, receive: Receive) -> bytes | Problem:
         encoding = headers.first(scope["headers"], b"content-encoding")
@@ -101,7 +110,7 @@ class Inference:
         return await asyncio.to_thread(request_body.peek, body)
 
     async def _forward(
-        self, scope: Scope, send: Send, choice: Choice, body: bytes
+        self, scope: Scope, send: Send, choice: Choice, body: bytes, watch: RequestWatch
     ) -> Problem | None:
         name = choice.model.name
         call = Call(
@@ -117,14 +126,24 @@ class Inference:
         try:
             response = await self._gateway.upstream.send(call)
         except forward.BackendUnreachable as exc:
+            self._gateway.metrics.count_upstream(UpstreamFault.UNREACHABLE)
             log.warning("backend unreachable", model=name, cause=str(exc))
             return errors.backend_unreachable(name)
         except forward.BackendLost as exc:
+            self._gateway.metrics.count_upstream(UpstreamFault.LOST)
             log.warning("backend lost before its answer", model=name, cause=str(exc))
             return errors.backend_lost(name)
+        watch.code = response.status
         try:
-            await forward.relay(response, send, served_by=self._served_by(name), model=name)
+            await forward.relay(
+                response,
+                send,
+                served_by=self._served_by(name),
+                model=name,
+                on_first_byte=watch.first_byte,
+            )
         except forward.BackendLostMidway as exc:
+            self._gateway.metrics.count_upstream(UpstreamFault.LOST_MIDWAY)
             log.warning("backend lost in mid-answer", model=name, cause=str(exc))
         finally:
             response.close()

@@ -1,10 +1,16 @@
-"""Whole answers of our own: JSON bodies and problems."""
+"""Whole answers of our own: JSON bodies, text and problems."""
 
 import msgspec
 from starlette.types import Send
 
 from reconciler.proxy import errors
 from reconciler.proxy.errors import Header, Problem
+
+TEXT = b"text/plain; charset=utf-8"
+
+
+async def send_text(send: Send, body: bytes, *, content_type: bytes = TEXT) -> None:
+    await _send(send, 200, body, (), content_type)
 
 
 async def send_json(send: Send, body: object, *, status: int = 200) -> None:
@@ -24,9 +30,15 @@ async def send_options(send: Send, allowed: str) -> None:
     await send({"type": "http.response.body", "body": b""})
 
 
-async def _send(send: Send, status: int, body: bytes, extra: tuple[Header, ...]) -> None:
+async def _send(
+    send: Send,
+    status: int,
+    body: bytes,
+    extra: tuple[Header, ...],
+    content_type: bytes = b"application/json",
+) -> None:
     headers = [
-        (b"content-type", b"application/json"),
+        (b"content-type", content_type),
         (b"content-length", str(len(body)).encode()),
         *extra,
     ]

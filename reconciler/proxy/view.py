@@ -28,8 +28,8 @@ def server(status: Status, in_flight: InFlight) -> Json:
         "reachable": True,
         "revision": {"applied": status.revision.applied, "attempted": status.revision.attempted},
         "gpu": _gpu(status.devices),
-        "models": [_model(model, in_flight) for model in models],
-        "loaded_models": [_model(model, in_flight) for model in models if model.endpoint],
+        "models": [one_model(model, in_flight) for model in models],
+        "loaded_models": [one_model(model, in_flight) for model in models if model.endpoint],
         "conditions": [_condition(condition) for condition in status.conditions],
         "ready": status.ready,
         "draining": status.draining,
@@ -64,7 +64,7 @@ def _entries(status: Status, only: ModelType | None = None) -> Iterable[Json]:
             }
 
 
-def _model(model: ModelStatus, in_flight: InFlight) -> Json:
+def one_model(model: ModelStatus, in_flight: InFlight) -> Json:
     """Never the endpoint: it holds the backend's key."""
     return {
         "name": model.name,

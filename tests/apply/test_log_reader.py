@@ -34,6 +34,14 @@ async def test_the_last_lines_are_as_many_as_asked(path: Path) -> None:
     assert text == "line 49997\nline 49998\nline 49999\n"
 
 
+async def test_no_lines_are_asked_by_who_wants_only_what_comes(path: Path) -> None:
+    append(path, "one\n")
+    log = reader(path)
+    assert await log.last(0) == b""
+    append(path, "two\n")
+    assert await log.more() == b"two\n"
+
+
 async def test_what_comes_later_is_given_in_whole_lines(path: Path) -> None:
     append(path, "one\ntw")
     log = reader(path)

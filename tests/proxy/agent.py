@@ -12,11 +12,12 @@ from typing import Any
 import aiohttp
 from yarl import URL
 
+from reconciler.metrics import Metrics
 from reconciler.proxy.app import create_app
 from reconciler.proxy.inflight import Traffic
 from reconciler.proxy.server import serve
 from reconciler.status import ModelStatus
-from tests.proxy.builders import Board, status
+from tests.proxy.builders import Board, Operators, status
 
 CHAT = "/v1/chat/completions"
 _DEADLINE_SECONDS = 60.0
@@ -46,6 +47,7 @@ class Agent:
     stop: asyncio.Event
     server: asyncio.Task[None]
     session: aiohttp.ClientSession
+    operators: Operators
     connections: list[asyncio.StreamWriter] = field(default_factory=list)
 
     def url(self, path: str) -> str:
@@ -98,15 +100,25 @@ class Agent:
 
 @asynccontextmanager
 async def running_agent(
-    *models: ModelStatus, body_bytes: int = 1 << 26, **serving: float
+    *models: ModelStatus,
+    body_bytes: int = 1 << 26,
+    operators: Operators | None = None,
+    **serving: float,
 ) -> AsyncIterator[Agent]:
     board, traffic, stop = Board(status(*models)), Traffic(), asyncio.Event()
+    operators = operators or Operators()
     sock = socket.create_server(("127.0.0.1", 0))
     port: int = sock.getsockname()[1]
-    app = create_app(board, traffic=traffic, body_bytes=body_bytes)
+    app = create_app(
+        board,
+        traffic=traffic,
+        metrics=Metrics(node=board.now.node),
+        management=operators.management(ending=stop),
+        body_bytes=body_bytes,
+    )
     async with aiohttp.ClientSession() as session, asyncio.timeout(_DEADLINE_SECONDS):
         server = asyncio.create_task(serve(app, sock, stop=stop, **serving))
-        agent = Agent(board, traffic, port, stop, server, session)
+        agent = Agent(board, traffic, port, stop, server, session, operators)
         try:
             yield agent
         finally:

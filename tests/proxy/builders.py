@@ -1,17 +1,24 @@
 """Statuses to route by, with defaults, and a board that holds one."""
 
-from dataclasses import dataclass, replace
+import asyncio
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
+from reconciler.apply.log_reader import Logs
+from reconciler.events import Journal
 from reconciler.plan.desired import ModelType
 from reconciler.plan.ids import ModelName, NodeName, Nonce
 from reconciler.plan.phase import State
-from reconciler.status import Endpoint, ModelStatus, Status
+from reconciler.proxy.management import Management
+from reconciler.status import Endpoint, ModelDetail, ModelStatus, Planned, Status
 
 KEY = "backend-key"
 
 
-def endpoint(port: int, *, nonce: str = "n1") -> Endpoint:
-    return Endpoint(nonce=Nonce(nonce), host="127.0.0.1", port=port, api_key=KEY)
+def endpoint(port: int, *, nonce: str = "n1", metrics_path: str | None = None) -> Endpoint:
+    return Endpoint(
+        nonce=Nonce(nonce), host="127.0.0.1", port=port, api_key=KEY, metrics_path=metrics_path
+    )
 
 
 def model(
@@ -23,6 +30,8 @@ def model(
     aliases: tuple[str, ...] = (),
     port: int | None = None,
     retry_at: str | None = None,
+    metrics_path: str | None = None,
+    detail: ModelDetail | None = None,
 ) -> ModelStatus:
     """Loaded when it has a port, else loading."""
     return ModelStatus(
@@ -31,7 +40,10 @@ def model(
         state=state or (State.LOADED if port else State.LOADING),
         reason=reason,
         aliases=aliases,
-        endpoint=endpoint(port, nonce=f"nonce-of-{name}") if port else None,
+        endpoint=endpoint(port, nonce=f"nonce-of-{name}", metrics_path=metrics_path)
+        if port
+        else None,
+        detail=detail or ModelDetail(),
         retry_at=retry_at,
     )
 
@@ -58,3 +70,33 @@ class Board:
 
     def set(self, *models: ModelStatus) -> None:
         self.now = replace(self.now, models=models, version=self.now.version + 1)
+
+
+@dataclass
+class Operators:
+    """What a node gives to operators: its journal, a folder of logs, commands that are noted."""
+
+    logs: Path = Path("no-logs")
+    journal: Journal = field(
+        default_factory=lambda: Journal(node=NodeName("node-a"), now=lambda: "t")
+    )
+    plan: Planned | None = None
+    asked: list[tuple[bool, str | None]] = field(default_factory=list)
+
+    def planned(self) -> Planned | None:
+        return self.plan
+
+    async def reconcile(
+        self, *, retry: bool, model: ModelName | None, asked_by: str
+    ) -> tuple[ModelName, ...]:
+        self.asked.append((retry, model))
+        return (ModelName("llm"),) if retry else ()
+
+    def management(self, *, ending: asyncio.Event) -> Management:
+        return Management(
+            commands=self,
+            plans=self,
+            logs=Logs(self.logs, lambda: (KEY,)),
+            journal=self.journal,
+            ending=ending,
+        )

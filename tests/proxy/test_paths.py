@@ -56,7 +56,7 @@ async def test_engine_paths_of_later_say_so(path: str) -> None:
 
 async def test_control_paths_of_engines_are_not_reachable(llm: StandIn) -> None:
     async with running_agent(llm.as_model()) as agent:
-        for path in ("/debug/state", "/v1/load_lora_adapter", "/sleep", "/slots", "/metrics"):
+        for path in ("/debug/state", "/v1/load_lora_adapter", "/sleep", "/slots"):
             assert (await agent.chat({"model": "llm"}, path)).status == 404
 
 

@@ -1,0 +1,184 @@
+"""`/api/management`: what operators look up of a node, and what they ask of it.
+
+Reading is open to whoever reaches the port; what changes anything is for clients on this host,
+until there are keys (design §9).
+"""
+
+import asyncio
+import ipaddress
+from dataclasses import dataclass
+from typing import Annotated, Protocol
+
+import msgspec
+from starlette.types import Receive, Scope, Send
+
+from reconciler.events import Journal
+from reconciler.plan.ids import ModelName
+from reconciler.proxy import errors, headers, management_view, reply
+from reconciler.proxy.board import Routes
+from reconciler.proxy.client import ClientLeft, read_body
+from reconciler.proxy.errors import Problem
+from reconciler.proxy.inflight import Traffic
+from reconciler.status import ModelStatus, Planned
+
+_BODY_BYTES = 64 * 1024
+_TAKEN_UP_SECONDS = 5.0
+"""For the loop to take a command up. It ticks at once, but reads the disk while it does."""
+_FROM_ELSEWHERE = (b"origin", b"forwarded", b"x-forwarded-for")
+"""A browser's page, or a proxy on this host: whoever is behind it need not be on this host."""
+
+
+class Commands(Protocol):
+    """Noted at once, carried out by the loop (R1)."""
+
+    async def reconcile(
+        self, *, retry: bool, model: ModelName | None, asked_by: str
+    ) -> tuple[ModelName, ...]: ...
+
+
+class PlanReader(Protocol):
+    def planned(self) -> Planned | None: ...
+
+
+class LogReader(Protocol):
+    """`last` first, then `more` again and again: what came since, or nothing."""
+
+    async def last(self, lines: int) -> bytes: ...
+    async def more(self) -> bytes: ...
+
+
+class Logs(Protocol):
+    def open(self, model: ModelName) -> LogReader: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Management:
+    """What the agent gives to operators. `ending`: set when its HTTP side ends."""
+
+    commands: Commands
+    plans: PlanReader
+    logs: Logs
+    journal: Journal
+    ending: asyncio.Event
+
+
+class Models:
+    """`GET /api/management/models`."""
+
+    def __init__(self, routes: Routes, traffic: Traffic) -> None:
+        self._routes = routes
+        self._traffic = traffic
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        status = self._routes.current().status
+        await reply.send_json(send, management_view.models(status, self._traffic.of_model))
+
+
+class Model:
+    """`GET /api/management/models/{name}`; an alias names its model."""
+
+    def __init__(self, routes: Routes, traffic: Traffic) -> None:
+        self._routes = routes
+        self._traffic = traffic
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        model = find(self._routes, scope["path_params"]["name"])
+        if isinstance(model, Problem):
+            await reply.send_problem(send, model)
+        else:
+            await reply.send_json(send, management_view.model(model, self._traffic.of_model))
+
+
+class Plan:
+    """`GET /api/management/plan`: the newest tick's."""
+
+    def __init__(self, plans: PlanReader, routes: Routes) -> None:
+        self._plans = plans
+        self._routes = routes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        node = self._routes.current().status.node
+        await reply.send_json(send, management_view.plan(self._plans.planned(), node))
+
+
+class _Ask(msgspec.Struct, forbid_unknown_fields=True):
+    retry: bool = False
+    model: Annotated[str, msgspec.Meta(max_length=1000)] | None = None
+
+
+class Reconcile:
+    """`POST /api/management/reconcile`: look again now; `retry`: lift blocks and backoff (R7)."""
+
+    def __init__(self, commands: Commands, routes: Routes) -> None:
+        self._commands = commands
+        self._routes = routes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            answer = await self._answer(scope, receive)
+        except ClientLeft:
+            return
+        if isinstance(answer, Problem):
+            await reply.send_problem(send, answer)
+        else:
+            await reply.send_json(send, answer)
+
+    async def _answer(self, scope: Scope, receive: Receive) -> object | Problem:
+        if (refusal := why_not_allowed(scope)) is not None:
+            return refusal
+        ask = await self._read(scope, receive)
+        if isinstance(ask, Problem):
+            return ask
+        if self._routes.current().status.draining:
+            return errors.draining(self._routes.current().status.node)
+        name = None
+        if ask.model is not None:
+            model = find(self._routes, ask.model)
+            if isinstance(model, Problem):
+                return model
+            name = model.name
+        try:
+            async with asyncio.timeout(_TAKEN_UP_SECONDS):
+                retried = await self._commands.reconcile(
+                    retry=ask.retry, model=name, asked_by=f"a client at {scope['client'][0]}"
+                )
+        except TimeoutError:
+            return errors.loop_is_busy(_TAKEN_UP_SECONDS)
+        return {"api": 1, "node": self._routes.current().status.node, "retried": retried}
+
+    async def _read(self, scope: Scope, receive: Receive) -> _Ask | Problem:
+        body = await read_body(receive, scope["headers"], limit_bytes=_BODY_BYTES)
+        if isinstance(body, Problem):
+            return body
+        try:
+            return msgspec.json.decode(body.strip() or b"{}", type=_Ask)
+        except msgspec.DecodeError as exc:
+            return errors.bad_body(str(exc))
+
+
+def find(routes: Routes, name: str) -> ModelStatus | Problem:
+    table = routes.current()
+    return table.by_name.get(name) or errors.no_such_model(name, tuple(sorted(table.by_name)))
+
+
+def why_not_allowed(scope: Scope) -> Problem | None:
+    """Whether this client may change anything. Who it is says its connection, no header.
+
+    A header can only make it worse: what was sent for somebody else is not let through.
+    """
+    client = scope.get("client")
+    if client is None or not _is_loopback(client[0]):
+        return errors.not_on_this_host(client[0] if client else "unknown")
+    for name in _FROM_ELSEWHERE:
+        if headers.first(scope["headers"], name) is not None:
+            return errors.sent_for_somebody_else(name.decode())
+    return None
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return (mapped or address).is_loopback

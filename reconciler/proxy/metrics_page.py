@@ -1,0 +1,157 @@
+"""`/metrics`: the agent's own figures; `/metrics/backends`: those of its engines, on one page."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+import aiohttp
+import structlog
+from prometheus_client.core import Metric
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+from starlette.types import Receive, Scope, Send
+
+from reconciler import metrics as names
+from reconciler.metrics import Metrics, Shown, UpstreamFault
+from reconciler.plan.ids import ModelName
+from reconciler.plan.phase import State
+from reconciler.proxy import headers, reply
+from reconciler.proxy.board import StatusReader
+from reconciler.proxy.exposition import Merged
+from reconciler.proxy.inflight import Traffic
+from reconciler.status import Endpoint, ModelStatus, Status
+
+_FETCH_SECONDS = 2.0
+_PAGE_BYTES = 16 * 1024 * 1024
+_CLASSIC = b"text/plain; version=0.0.4; charset=utf-8"
+
+log = structlog.get_logger("xgen.proxy")
+
+Value = tuple[tuple[str, ...], float]
+"""The values of the labels, and the sample's."""
+
+
+class AgentMetrics:
+    """`GET /metrics`, in the format that the scraper asks for."""
+
+    def __init__(self, metrics: Metrics, board: StatusReader, traffic: Traffic) -> None:
+        self._metrics = metrics
+        self._board = board
+        self._traffic = traffic
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        accept = headers.first(scope["headers"], b"accept") or b""
+        encode, content_type = choose_encoder(accept.decode("latin-1"))
+        status = self._board.current()
+        self._metrics.keep_only({model.name for model in status.models})
+        page = _Page(self._metrics, _shown(status, self._traffic.of_model))
+        body = await asyncio.to_thread(encode, page)
+        await reply.send_text(send, body, content_type=content_type.encode())
+
+
+class _Page(Collector):
+    """What was counted, and what the status shows."""
+
+    def __init__(self, metrics: Metrics, shown: list[tuple[Shown, list[Value]]]) -> None:
+        self._metrics = metrics
+        self._shown = shown
+
+    def collect(self) -> Iterable[Metric]:
+        yield from self._metrics.registry.collect()
+        for metric, values in self._shown:
+            family = metric.family()
+            for labels, value in values:
+                family.add_metric(labels, value)
+            yield family
+
+
+def _shown(
+    status: Status, in_flight: Callable[[ModelName], int]
+) -> list[tuple[Shown, list[Value]]]:
+    models = status.models
+    revision = status.revision
+    revisions = (("applied", revision.applied), ("attempted", revision.attempted))
+    return [
+        (names.MANIFEST_INFO, [((value, kind), 1.0) for kind, value in revisions if value]),
+        (names.MODEL_DESIRED, [((m.name,), float(m.detail.enabled)) for m in models]),
+        (names.MODEL_STATE, [value for model in models for value in _states(model)]),
+        (
+            names.MODEL_RESTARTS,
+            [((m.name, cause), float(n)) for m in models for cause, n in m.detail.restart_causes],
+        ),
+        (
+            names.MODEL_LOAD_SECONDS,
+            [((m.name,), m.detail.load_seconds) for m in models if m.detail.load_seconds],
+        ),
+        (names.REQUESTS_IN_FLIGHT, [((m.name,), float(in_flight(m.name))) for m in models]),
+    ]
+
+
+def _states(model: ModelStatus) -> list[Value]:
+    return [((model.name, state.value), float(state is model.state)) for state in State]
+
+
+class BackendMetrics:
+    """`GET /metrics/backends`. One that does not answer in time is left out, and counted."""
+
+    def __init__(self, metrics: Metrics, board: StatusReader) -> None:
+        self._metrics = metrics
+        self._board = board
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        status = self._board.current()
+        asked = [(m.name, m.endpoint) for m in status.models if m.endpoint is not None]
+        async with _session() as session:
+            pages = await asyncio.gather(
+                *(self._fetch(session, name, endpoint) for name, endpoint in asked)
+            )
+        found = [(name, page) for (name, _), page in zip(asked, pages, strict=True) if page]
+        body = await asyncio.to_thread(self._merged, found, status.node)
+        await reply.send_text(send, body, content_type=_CLASSIC)
+
+    async def _fetch(
+        self, session: aiohttp.ClientSession, model: ModelName, endpoint: Endpoint
+    ) -> str | None:
+        if endpoint.metrics_path is None:
+            return None
+        url = f"http://{endpoint.host}:{endpoint.port}{endpoint.metrics_path}"
+        key = endpoint.api_key
+        try:
+            async with session.get(
+                url, headers={"authorization": f"Bearer {key}"} if key else {}
+            ) as answer:
+                answer.raise_for_status()
+                body = await _read(answer)
+        except (aiohttp.ClientError, TimeoutError, OSError) as exc:
+            self._left_out(model, exc)
+            return None
+        return body.decode("utf-8", "replace")
+
+    def _merged(self, pages: Iterable[tuple[ModelName, str]], node: str) -> bytes:
+        merged = Merged()
+        for model, page in pages:
+            try:
+                merged.add(page, model=model, node=node)
+            except ValueError as exc:
+                self._left_out(model, exc)
+        return merged.text().encode()
+
+    def _left_out(self, model: ModelName, error: Exception) -> None:
+        self._metrics.count_upstream(UpstreamFault.SCRAPE)
+        log.debug("metrics of a backend are left out", model=model, cause=repr(error))
+
+
+async def _read(answer: aiohttp.ClientResponse) -> bytes:
+    body = b""
+    async for chunk in answer.content.iter_any():
+        body += chunk
+        if len(body) > _PAGE_BYTES:
+            raise aiohttp.ClientPayloadError(f"its page is larger than {_PAGE_BYTES} bytes")
+    return body
+
+
+def _session() -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0, force_close=True),
+        timeout=aiohttp.ClientTimeout(total=_FETCH_SECONDS),
+        cookie_jar=aiohttp.DummyCookieJar(),
+    )

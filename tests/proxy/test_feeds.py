@@ -1,0 +1,215 @@
+"""Events and logs, read once and followed."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from reconciler.events import EventKind
+from reconciler.plan.ids import ModelName
+from reconciler.proxy.streams import Streams
+from tests.proxy.agent import Agent, running_agent
+from tests.proxy.builders import KEY, Operators, model
+
+EVENTS = "/api/management/events"
+LOGS = "/api/management/models/llm/logs"
+
+
+def tell(operators: Operators, count: int = 1, *, about: str = "llm") -> None:
+    for number in range(count):
+        operators.journal.record(EventKind.ACTION_BEGUN, f"r{number}", model=ModelName(about))
+
+
+def with_events(count: int) -> Operators:
+    operators = Operators()
+    tell(operators, count)
+    return operators
+
+
+async def sse(answer: aiohttp.ClientResponse) -> dict[str, str]:
+    """The next event of a stream; comments are passed over."""
+    fields: dict[str, str] = {}
+    while line := (await answer.content.readline()).decode().rstrip("\n"):
+        if not line.startswith(":"):
+            name, _, value = line.partition(": ")
+            fields[name] = value
+    return fields or await sse(answer)
+
+
+async def follow_once(agent: Agent) -> int:
+    async with follow(agent, f"{EVENTS}?follow=true") as answer:
+        return int(answer.status)
+
+
+def follow(agent: Agent, path: str, **headers: str) -> Any:
+    return agent.session.get(agent.url(path), headers=headers)
+
+
+@pytest.mark.parametrize(
+    ("query", "seqs"),
+    [
+        ("", [1, 2, 3, 4, 5]),
+        ("?limit=2", [4, 5]),
+        ("?since=1&limit=2", [2, 3]),
+        ("?since=5", []),
+        ("?model=llm", [1, 2, 3, 4, 5]),
+        ("?model=other", []),
+    ],
+)
+async def test_events_are_read_by_cursor_model_and_limit(query: str, seqs: list[int]) -> None:
+    async with running_agent(operators=with_events(5)) as agent:
+        page = (await agent.get(EVENTS + query)).json
+    assert [event["seq"] for event in page["events"]] == seqs
+
+
+async def test_pages_follow_each_other_by_next() -> None:
+    async with running_agent(operators=with_events(5)) as agent:
+        seqs: list[int] = []
+        cursor = "0"
+        while events := (page := (await agent.get(f"{EVENTS}?since={cursor}&limit=2")).json)[
+            "events"
+        ]:
+            seqs += [event["seq"] for event in events]
+            cursor = f"{page['run']}:{page['next']}"
+    assert seqs == [1, 2, 3, 4, 5]
+
+
+async def test_an_event_has_its_documented_shape() -> None:
+    async with running_agent(operators=with_events(1)) as agent:
+        (event,) = (await agent.get(EVENTS)).json["events"]
+    assert event == {
+        "seq": 1,
+        "time": "t",
+        "kind": "ActionBegun",
+        "level": "info",
+        "node": "node-a",
+        "model": "llm",
+        "reason": "r0",
+        "data": {},
+    }
+
+
+@pytest.mark.parametrize("query", ["limit=0", "limit=1001", "limit=x", "since=x", "sinse=1"])
+async def test_bad_parameters_are_refused(query: str) -> None:
+    async with running_agent() as agent:
+        answer = await agent.get(f"{EVENTS}?{query}")
+    assert (answer.status, answer.error["code"]) == (400, "invalid_parameter")
+
+
+async def test_a_follower_gets_the_past_and_then_what_comes() -> None:
+    async with (
+        running_agent(operators=with_events(2)) as agent,
+        follow(agent, f"{EVENTS}?follow=true") as answer,
+    ):
+        assert answer.headers["content-type"] == "text/event-stream"
+        past = [json.loads((await sse(answer))["data"])["seq"] for _ in range(2)]
+        tell(agent.operators, about="other")
+        coming = await sse(answer)
+    assert past == [1, 2]
+    assert json.loads(coming["data"])["model"] == "other"
+    assert coming["id"] == f"{agent.operators.journal.run}:3"
+
+
+async def test_a_follower_that_comes_back_goes_on_where_it_was() -> None:
+    async with running_agent(operators=with_events(3)) as agent:
+        last = f"{agent.operators.journal.run}:2"
+        async with follow(agent, f"{EVENTS}?follow=true", **{"Last-Event-ID": last}) as answer:
+            event = json.loads((await sse(answer))["data"])
+    assert event["seq"] == 3
+
+
+async def test_a_follower_that_was_away_for_long_hears_what_it_missed() -> None:
+    async with (
+        running_agent(operators=with_events(1010)) as agent,
+        follow(agent, f"{EVENTS}?follow=true&since=5") as answer,
+    ):
+        first = await sse(answer)
+    assert first == {"event": "missed", "data": '{"missed":5}'}
+
+
+async def test_a_follower_ends_with_the_agent() -> None:
+    async with running_agent() as agent:
+        async with follow(agent, f"{EVENTS}?follow=true") as answer:
+            agent.stop.set()
+            assert await answer.content.read() == b""
+        await agent.server
+
+
+async def test_followers_are_few_and_their_places_come_free() -> None:
+    async with running_agent() as agent:
+        held = [await agent.session.get(agent.url(f"{EVENTS}?follow=true")) for _ in range(64)]
+        refused = await agent.get(f"{EVENTS}?follow=true")
+        assert (refused.status, refused.error["code"]) == (503, "too_many_followers")
+        for answer in held:
+            answer.close()
+        async with asyncio.timeout(20):
+            while (
+                answer := await agent.session.get(agent.url(f"{EVENTS}?follow=true"))
+            ).status == 503:
+                answer.close()
+        answer.close()
+
+
+async def test_a_quiet_stream_says_that_it_lives() -> None:
+    sent: list[bytes] = []
+    lives = asyncio.Event()
+
+    async def receive() -> Any:
+        await asyncio.Event().wait()
+
+    async def send(message: Any) -> None:
+        sent.append(message.get("body", b""))
+        if sent.count(b": ping\n\n") == 2:
+            lives.set()
+
+    async def nothing() -> Any:
+        await asyncio.Event().wait()
+        yield b""
+
+    ending = asyncio.Event()
+    streams = Streams(ending, heartbeat_seconds=0.01)
+    sending = asyncio.create_task(
+        streams.send(
+            {"type": "http", "method": "GET"},
+            receive,
+            send,
+            content_type=b"text/event-stream",
+            chunks=nothing(),
+            heartbeat=b": ping\n\n",
+        )
+    )
+    await asyncio.wait_for(lives.wait(), 20)
+    ending.set()
+    assert await asyncio.wait_for(sending, 20) is None
+
+
+async def test_a_log_is_read_without_the_backends_key(tmp_path: Path) -> None:
+    (tmp_path / "llm.log").write_text(f"one\ntwo {KEY}\nthree\n")
+    async with running_agent(model("llm"), operators=Operators(logs=tmp_path)) as agent:
+        answer = await agent.get(f"{LOGS}?lines=2")
+    assert answer.headers["content-type"] == "text/plain; charset=utf-8"
+    assert answer.body == b"two ***\nthree\n"
+
+
+async def test_a_log_is_followed_until_its_model_is_gone(tmp_path: Path) -> None:
+    log = tmp_path / "llm.log"
+    log.write_text("one\n")
+    async with (
+        running_agent(model("llm"), operators=Operators(logs=tmp_path)) as agent,
+        follow(agent, f"{LOGS}?follow=true") as answer,
+    ):
+        assert await answer.content.readline() == b"one\n"
+        with log.open("a") as file:
+            file.write("two\n")
+        assert await answer.content.readline() == b"two\n"
+        agent.board.set()
+        assert await answer.content.read() == b""
+
+
+async def test_a_model_that_never_ran_has_an_empty_log() -> None:
+    async with running_agent(model("llm")) as agent:
+        answer = await agent.get(LOGS)
+    assert (answer.status, answer.body) == (200, b"")

@@ -1,0 +1,211 @@
+"""What operators look up, and what they may ask for."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from starlette.types import Scope
+
+from reconciler.plan.actions import Outlook, Plan, StartBackend
+from reconciler.plan.desired import ModelSpec, SecretRef, Timeouts
+from reconciler.plan.ids import FilesDigest, Instance, ModelName, Place, SpecHash
+from reconciler.plan.observed import EffectKind
+from reconciler.plan.phase import State
+from reconciler.proxy.management import why_not_allowed
+from reconciler.status import FailureNote, ModelDetail, Planned, UnderWay
+from tests.proxy.agent import running_agent
+from tests.proxy.builders import KEY, Operators, model
+
+RECONCILE = "/api/management/reconcile"
+SPEC = ModelSpec(
+    source="gguf/a_b",
+    env={"HF_TOKEN": SecretRef(from_env="HUB"), "PASSWORD": "hunter22", "LEVEL": "debug"},
+    extra_args={"ctx_size": 8192},
+)
+DETAIL = ModelDetail(
+    spec=SPEC,
+    timeouts=Timeouts(),
+    place=Place(file="a.yaml", line=3, column=5),
+    argv=("llama-server", "-m", "x.gguf"),
+    passed_over=("vllm-cpu: not here",),
+    load_seconds=1.5,
+    restart_causes=(("crashed", 2),),
+    failures_in_a_row=2,
+    failures=(FailureNote(at="t1", during="load", reason="exited with code 1"),),
+)
+PLANNED = Planned(
+    at="t2",
+    revision="r1",
+    next_at="t3",
+    waits=("suspended",),
+    under_way=(UnderWay(model=ModelName("b"), kind=EffectKind.FETCH, since="t1", detail="5 %"),),
+    plan=Plan(
+        actions=(
+            StartBackend(
+                model=ModelName("a"),
+                instance=Instance(spec_hash=SpecHash("1:a"), files_digest=FilesDigest("d")),
+                gpus=(),
+                reason="in the manifest and not running",
+            ),
+        ),
+        outlook=(Outlook(model=ModelName("a"), state=State.LOADING, reason="starts"),),
+    ),
+)
+
+
+async def test_a_model_is_told_with_all_that_operators_need() -> None:
+    async with running_agent(model("llm", port=7, aliases=("gpt",), detail=DETAIL)) as agent:
+        shown = (await agent.get("/api/management/models/gpt")).json
+    assert shown["name"] == "llm"
+    assert shown["in_flight"] == 0
+    assert shown["spec"]["extra_args"] == {"ctx_size": 8192}
+    assert shown["spec"]["source"] == "gguf/a_b"
+    assert shown["timeouts"]["ready"] == 1800
+    assert shown["place"] == "a.yaml:3:5"
+    assert shown["argv"] == ["llama-server", "-m", "x.gguf"]
+    assert shown["passed_over"] == ["vllm-cpu: not here"]
+    assert shown["restart_causes"] == {"crashed": 2}
+    assert shown["failure"] == {
+        "count": 2,
+        "permanent": False,
+        "recent": [{"at": "t1", "during": "load", "reason": "exited with code 1"}],
+    }
+
+
+async def test_secrets_do_not_show() -> None:
+    async with running_agent(model("llm", port=7, detail=DETAIL)) as agent:
+        for path in ("models", "models/llm", "plan", "events"):
+            answer = await agent.get(f"/api/management/{path}")
+            assert KEY not in answer.body.decode()
+            assert "hunter22" not in answer.body.decode()
+        shown = (await agent.get("/api/management/models/llm")).json["spec"]["env"]
+    assert shown == {"HF_TOKEN": {"from_env": "HUB"}, "PASSWORD": "***", "LEVEL": "debug"}
+
+
+async def test_the_list_has_every_model_of_the_node() -> None:
+    async with running_agent(model("a"), model("b")) as agent:
+        listed = (await agent.get("/api/management/models")).json
+    assert [entry["name"] for entry in listed["models"]] == ["a", "b"]
+    assert {"api", "node", "version", "revision", "elsewhere"} < set(listed)
+
+
+@pytest.mark.parametrize("path", ["models/lm-main", "models/lm-main/logs"])
+async def test_an_unknown_model_is_404_with_the_nearest_names(path: str) -> None:
+    async with running_agent(model("llm-main"), model("other")) as agent:
+        answer = await agent.get(f"/api/management/{path}")
+    assert answer.status == 404
+    assert answer.error["code"] == "model_not_found"
+    assert "nearest: llm-main;" in answer.error["message"]
+
+
+async def test_the_plan_is_told_in_its_documented_shape() -> None:
+    async with running_agent(operators=Operators(plan=PLANNED)) as agent:
+        told = (await agent.get("/api/management/plan")).json
+    assert told == {
+        "api": 1,
+        "node": "node-a",
+        "at": "t2",
+        "revision": "r1",
+        "next_at": "t3",
+        "waits": ["suspended"],
+        "actions": [
+            {
+                "action": "StartBackend",
+                "model": "a",
+                "spec_hash": "1:a",
+                "files_digest": "d",
+                "gpus": [],
+                "reason": "in the manifest and not running",
+            }
+        ],
+        "under_way": [{"model": "b", "kind": "fetch", "since": "t1", "detail": "5 %"}],
+        "models": [{"name": "a", "state": "loading", "reason": "starts", "target": None}],
+    }
+
+
+async def test_before_the_first_tick_the_plan_is_empty() -> None:
+    async with running_agent() as agent:
+        told = (await agent.get("/api/management/plan")).json
+    assert (told["at"], told["actions"], told["models"]) == (None, [], [])
+
+
+@pytest.mark.parametrize(
+    ("body", "asked"),
+    [
+        (b"", (False, None)),
+        ({}, (False, None)),
+        ({"retry": True}, (True, None)),
+        ({"retry": True, "model": "gpt"}, (True, "llm")),
+    ],
+)
+async def test_reconcile_is_asked_of_the_loop(body: Any, asked: tuple[bool, str | None]) -> None:
+    async with running_agent(model("llm", aliases=("gpt",))) as agent:
+        answer = await agent.request("POST", RECONCILE, body=body)
+        assert answer.status == 200
+        assert answer.json["retried"] == (["llm"] if asked[0] else [])
+        assert agent.operators.asked == [asked]
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"{", 400),
+        (b"[]", 400),
+        ({"retry": "yes"}, 400),
+        ({"force": True}, 400),
+        ({"retry": True, "model": "lm"}, 404),
+    ],
+)
+async def test_what_is_no_command_is_refused(body: Any, status: int) -> None:
+    async with running_agent(model("llm")) as agent:
+        answer = await agent.request("POST", RECONCILE, body=body)
+        assert answer.status == status
+        assert agent.operators.asked == []
+
+
+async def test_a_draining_node_takes_no_command() -> None:
+    async with running_agent() as agent:
+        agent.board.now = replace(agent.board.now, draining=True)
+        answer = await agent.request("POST", RECONCILE, body={})
+    assert (answer.status, answer.error["code"]) == (503, "node_draining")
+
+
+@pytest.mark.parametrize(
+    "header", ["Origin", "X-Forwarded-For", "Forwarded"], ids=lambda name: name.lower()
+)
+async def test_who_sends_for_somebody_else_may_change_nothing(header: str) -> None:
+    """A page in a browser on this host, or a proxy on it that others reach."""
+    async with running_agent() as agent:
+        answer = await agent.request("POST", RECONCILE, body={}, headers={header: "127.0.0.1"})
+        assert (answer.status, answer.error["code"]) == (403, "not_on_this_host")
+        assert agent.operators.asked == []
+
+
+@pytest.mark.parametrize(
+    ("client", "allowed"),
+    [
+        (("127.0.0.1", 5), True),
+        (("127.8.8.8", 5), True),
+        (("::1", 5), True),
+        (("::ffff:127.0.0.1", 5), True),
+        (("10.1.2.3", 5), False),
+        (("::ffff:10.1.2.3", 5), False),
+        (("2001:db8::1", 5), False),
+        (("localhost", 5), False),
+        (None, False),
+    ],
+)
+def test_only_clients_on_this_host_may_change_anything(
+    client: tuple[str, int] | None, allowed: bool
+) -> None:
+    scope: Scope = {"type": "http", "client": client, "headers": [(b"host", b"localhost")]}
+    refusal = why_not_allowed(scope)
+    assert (refusal is None) == allowed
+    assert refusal is None or refusal.status == 403
+
+
+async def test_what_changes_anything_is_post_only() -> None:
+    async with running_agent() as agent:
+        assert (await agent.get(RECONCILE)).status == 405
+        assert json.loads((await agent.get(RECONCILE)).body)["error"]["code"]
