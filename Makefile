@@ -35,14 +35,18 @@ clean:  ## remove the virtual environment
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile
 
+# What a bare Debian lacks: the venv module's ensurepip, and the OpenMP library of llama.cpp.
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "xgen-model needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V 2>&1)"; exit 1; }
-	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
-	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	    echo "installing python3-venv"; \
-	    apt-get update -qq && apt-get install -y -qq python3-venv >/dev/null; \
-	  else echo "Python's venv module is missing. Run: sudo apt-get install python3-venv"; exit 1; fi; }
+	@missing=; \
+	$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || missing="$$missing python3-venv"; \
+	$(PYTHON) -c 'import ctypes; ctypes.CDLL("libgomp.so.1")' 2>/dev/null || missing="$$missing libgomp1"; \
+	if [ -z "$$missing" ]; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "installing$$missing"; \
+	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $$missing >/dev/null; \
+	else echo "Something is missing. Run: sudo apt-get install$$missing"; exit 1; fi
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed-%: pyproject.toml constraints.txt | $(VENV)/bin/python
