@@ -2,6 +2,8 @@
 
 import logging
 import sys
+import threading
+from types import TracebackType
 from typing import Literal, TextIO
 
 import structlog
@@ -16,7 +18,7 @@ def configure(
     """Set up structlog once, at the start of the process.
 
     `auto`: console lines on a terminal, JSON elsewhere. Libraries that use `logging` are shown
-    from warning on, in the same form.
+    from warning on, in the same form; so is what Python itself would print to stderr.
     """
     out = stream or sys.stderr
     console = form == "console" or (form == "auto" and out.isatty())
@@ -41,6 +43,34 @@ def configure(
     )
     handler = logging.StreamHandler(out)
     handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(processor=renderer, foreign_pre_chain=shared)
+        structlog.stdlib.ProcessorFormatter(
+            processor=renderer, foreign_pre_chain=[structlog.stdlib.add_logger_name, *shared]
+        )
     )
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
+    _catch_the_rest()
+
+
+def _catch_the_rest() -> None:
+    """Warnings, and exceptions that nobody caught, would tear the lines of a JSON log."""
+    python = logging.getLogger("python")
+
+    def uncaught(
+        kind: type[BaseException], error: BaseException, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, KeyboardInterrupt):
+            sys.__excepthook__(kind, error, trace)
+        else:
+            python.critical("uncaught exception", exc_info=error)
+
+    def in_thread(args: threading.ExceptHookArgs) -> None:
+        name = args.thread.name if args.thread else "unknown"
+        python.error("uncaught exception in thread %s", name, exc_info=args.exc_value)
+
+    def unraisable(args: "sys.UnraisableHookArgs") -> None:
+        python.error("exception ignored in %r", args.object, exc_info=args.exc_value)
+
+    logging.captureWarnings(True)
+    sys.excepthook = uncaught
+    threading.excepthook = in_thread
+    sys.unraisablehook = unraisable
