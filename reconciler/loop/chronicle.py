@@ -112,6 +112,10 @@ class Chronicle:
             self._fault = fault
             self._journal.record(EventKind.TICK_FAILED, fault, level=Level.ERROR)
 
+    def tick_ended(self) -> None:
+        """The fault before, if there was one, is over."""
+        self._fault = ""
+
     def asked(self, command: Reconcile) -> None:
         self._journal.record(
             EventKind.COMMAND_RECEIVED,
@@ -132,7 +136,6 @@ class Chronicle:
 
     def planned(self, outlooks: Iterable[Outlook], waits: Sequence[str]) -> None:
         """What the plan says of every model, and what holds up the node as a whole."""
-        self._fault = ""
         states, targets = self._states, self._targets
         self._states, self._targets = {}, {}
         for outlook in outlooks:

@@ -97,6 +97,6 @@ def test_the_same_fault_at_every_tick_is_told_once() -> None:
     told = Told()
     for _ in range(3):
         told.chronicle.tick_failed(ValueError("x"))
-    told.chronicle.planned([], ())
+    told.chronicle.tick_ended()
     told.chronicle.tick_failed(ValueError("x"))
     assert told.kinds == [EventKind.TICK_FAILED] * 2
