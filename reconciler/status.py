@@ -107,7 +107,8 @@ class ModelStatus:
 class Condition:
     """A fact about the node, in the manner of Kubernetes conditions. `since`: RFC 3339, UTC.
 
-    Types: `SourceReady`, `ManifestValid`, `Reconciling`, `Suspended`, `Draining`, `HubReady`.
+    Types: `SourceReady`, `ManifestValid`, `Reconciling`, `Suspended`, `Draining`, `HubReady`,
+    `ManifestKept`, `ProcessesClear`.
     `status` is "True", "False" or "Unknown"; `reason` is one CamelCase word.
     """
 

@@ -158,10 +158,11 @@ class Effects:
     def _order(
         self, action: FetchFiles | StartBackend | StopBackend | StopLeftover, known: Prepared | None
     ) -> tuple[_Running, Coroutine[Any, Any, Outcome | None]]:
+        timeouts = known.desired.timeouts if known else Timeouts()
         match action:
             case FetchFiles():
                 model = _required(action.model, known).desired
-                fetch = Fetch(model, self._cache)
+                fetch = Fetch(model, self._cache, moved=self._wake)
                 running = _Running(kind=EffectKind.FETCH, spec_hash=action.spec_hash, fetch=fetch)
                 return running, self._fetch(model, fetch)
             case StartBackend():
@@ -171,12 +172,11 @@ class Effects:
                 return running, self._start(action, _required(action.model, known))
             case StopBackend():
                 spec_hash = self._spec_hash_of(action.nonce)
-                timeouts = known.desired.timeouts if known else Timeouts()
                 running = _Running(kind=EffectKind.STOP, spec_hash=spec_hash, nonce=action.nonce)
                 return running, self._stop(action, timeouts)
             case StopLeftover():
                 running = _Running(kind=EffectKind.STOP, spec_hash=SpecHash(""), nonce=action.nonce)
-                return running, self._stop_leftover(action)
+                return running, self._stop_leftover(action, timeouts)
 
     async def _guard(
         self, model: ModelName, running: _Running, work: Coroutine[Any, Any, Outcome | None]
@@ -236,8 +236,8 @@ class Effects:
         await self._stopper.stop(action.nonce, timeouts, drain=action.drain)
         return BackendStopped(model=action.model, nonce=action.nonce, failure=action.failure)
 
-    async def _stop_leftover(self, action: StopLeftover) -> Outcome:
-        await self._stopper.stop(action.nonce, Timeouts(), drain=False)
+    async def _stop_leftover(self, action: StopLeftover, timeouts: Timeouts) -> Outcome:
+        await self._stopper.stop(action.nonce, timeouts, drain=False)
         return BackendStopped(model=action.model, nonce=action.nonce)
 
     def _abort_fetch(self, model: ModelName) -> None:

@@ -1,21 +1,32 @@
 """Bringing one model's files into the cache, so that it can be given up at any moment."""
 
 import asyncio
+import contextlib
 import threading
+import time
+from collections.abc import Callable
 
 from reconciler.apply.daemon_thread import in_daemon_thread
 from reconciler.cache.model_cache import ModelCache
 from reconciler.errors import Transient
 from reconciler.plan.desired import DesiredModel
 
+TELL_SECONDS = 1.0
+
 
 class Fetch:
     """A download, before, while and after it runs. `progress`: bytes done and total.
 
-    `moved_bytes`: of those done, what was not here before.
+    `moved_bytes`: of those done, what was not here before. `moved`: called on the event loop when
+    these have changed, at most once in `TELL_SECONDS`.
     """
 
-    def __init__(self, model: DesiredModel, cache: ModelCache) -> None:
+    def __init__(
+        self, model: DesiredModel, cache: ModelCache, *, moved: Callable[[], None]
+    ) -> None:
+        self._moved = moved
+        self._told_at = 0.0
+        self._loop = asyncio.get_running_loop()
         self.progress: tuple[int, int] | None = None
         self.moved_bytes = 0
         self._model = model
@@ -71,3 +82,8 @@ class Fetch:
         if self.progress is not None:
             self.moved_bytes += max(0, done - self.progress[0])
         self.progress = (done, total)
+        now = time.monotonic()
+        if now - self._told_at >= TELL_SECONDS:
+            self._told_at = now
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens any more
+                self._loop.call_soon_threadsafe(self._moved)

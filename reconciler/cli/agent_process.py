@@ -1,14 +1,21 @@
 """Runs an agent as this process: the event loop, and the signals that end it."""
 
 import asyncio
+import resource
 import signal
 from collections.abc import Awaitable, Callable
 
+import structlog
 import uvloop
 
 from reconciler.node.agent import Up, run_agent
 from reconciler.node.shutdown import Shutdown
 from reconciler.settings import Settings
+
+_log = structlog.get_logger("xgen.node")
+
+ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+"""A closed terminal and a dropped connection (HUP) must not leave backends behind either."""
 
 Companion = Callable[[Up, Shutdown], Awaitable[int]]
 """Runs beside the agent from the moment it answers; when it returns, the agent ends."""
@@ -19,14 +26,25 @@ def run_until_signalled(settings: Settings, *, companion: Companion | None = Non
 
     Returns the exit code: the agent's own when that is not 0, else the companion's.
     """
+    _raise_file_limit()
     return uvloop.run(_main(settings, companion))
+
+
+def _raise_file_limit() -> None:
+    """A stream takes two files; the usual soft limit of 1,024 is for programs with select()."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 async def _main(settings: Settings, companion: Companion | None) -> int:
     shutdown = Shutdown()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, shutdown.signal, number.name)
+    for number in ENDING:
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup's wish is heeded
+            loop.add_signal_handler(number, shutdown.signal, number.name)
+    for number in (signal.SIGUSR1, signal.SIGUSR2):  # their default is death without an end
+        loop.add_signal_handler(number, _log.info, "signal has no meaning here")
     beside: list[asyncio.Task[int]] = []
 
     async def accompany(up: Up, run: Companion) -> int:

@@ -33,6 +33,12 @@ def waiting(reasons: Iterable[str]) -> Fact:
     return Fact(type="Reconciling", status=False, reason="Waiting", message="; ".join(reasons))
 
 
+def left_alone(doubts: Iterable[str]) -> Fact:
+    """Nothing waits for these; an operator may want to look."""
+    message = "; ".join(doubts)
+    return Fact(type="ProcessesClear", status=False, reason="LeftAlone", message=message)
+
+
 def source_facts(now: Understanding) -> Iterable[Fact]:
     """What there is to say of the source and the manifest."""
     if now.source_error is not None:
@@ -47,6 +53,8 @@ def source_facts(now: Understanding) -> Iterable[Fact]:
         yield Fact(type="SourceReady", status=True, reason="Read", message=message)
     else:
         yield Fact(type="SourceReady", status=False, reason="NotReadYet", message="not read yet")
+    if now.not_kept is not None:
+        yield Fact(type="ManifestKept", status=False, reason="NotOnDisk", message=now.not_kept)
     errors = [problem for problem in now.problems if problem.is_error]
     if errors:
         kept = f"; counted as they were: {', '.join(now.kept)}" if now.kept else ""

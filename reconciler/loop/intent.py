@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import structlog
 
@@ -28,7 +28,8 @@ class Understanding:
     """What the newest snapshot came to.
 
     `desired` is None until something good was read once. `problems` are the newest revision's;
-    `kept` names the files that count as they were. `notices`: how the source has to be read.
+    `kept` names the files that count as they were. `notices`: how the source has to be
+    read. `not_kept`: why the last good version on disk is not what is in force.
     """
 
     desired: Desired | None = None
@@ -39,6 +40,7 @@ class Understanding:
     kept: tuple[str, ...] = ()
     whole: bool = False
     notices: tuple[str, ...] = ()
+    not_kept: str | None = None
 
 
 class Intent:
@@ -61,6 +63,8 @@ class Intent:
         self._in_force: Mapping[str, bytes] = {}
         self._parses: Parses = {}
         self._notices: tuple[str, ...] = ()
+        self._applied: str | None = None
+        self._unsaved = False
         self._understanding = Understanding()
 
     @property
@@ -72,8 +76,10 @@ class Intent:
         kept = await asyncio.to_thread(self._last_good.load)
         if kept.error is not None:
             _log.warning("the last good manifest on disk is damaged", error=kept.error)
-        self._in_force = kept.files
-        self._understanding = Understanding(revision=Revision(applied=kept.revision or None))
+        self._in_force, self._applied = kept.files, kept.revision or None
+        self._understanding = Understanding(
+            revision=Revision(applied=kept.revision or None), not_kept=kept.error
+        )
 
     def offer(self, snapshot: Snapshot, notices: tuple[str, ...] = ()) -> None:
         """Note a snapshot, and what an operator should know of how it was read."""
@@ -85,6 +91,8 @@ class Intent:
         """Take up the newest snapshot, if there is a new one. Parsing runs in a thread."""
         snapshot = self._newest
         if snapshot is None or snapshot is self._seen:
+            if self._unsaved:
+                self._understanding = replace(self._understanding, not_kept=await self._save())
             return self._understanding
         self._seen = snapshot
         resolution, desired = await asyncio.to_thread(self._interpret, snapshot)
@@ -93,8 +101,7 @@ class Intent:
             applied = snapshot.revision
         self._parses = resolution.parses
         if resolution.in_force != self._in_force or resolution.whole:
-            self._in_force = resolution.in_force
-            await self._save(applied or "")
+            self._in_force, self._applied, self._unsaved = resolution.in_force, applied, True
         self._understanding = Understanding(
             desired=desired,
             revision=Revision(applied=applied, attempted=snapshot.revision or None),
@@ -104,16 +111,21 @@ class Intent:
             kept=resolution.kept,
             whole=resolution.whole,
             notices=self._notices,
+            not_kept=await self._save() if self._unsaved else self._understanding.not_kept,
         )
         self._say(snapshot)
         return self._understanding
 
-    async def _save(self, applied: str) -> None:
-        """Keep what is in force on disk. A full disk costs this agent nothing."""
+    async def _save(self) -> str | None:
+        """Keep what is in force on disk; why it is not. It is tried again until it is."""
         try:
-            await asyncio.to_thread(self._last_good.save, self._in_force, applied)
+            await asyncio.to_thread(self._last_good.save, self._in_force, self._applied or "")
         except Transient as exc:
-            _log.error("the manifest in force is not kept on disk", error=str(exc))
+            if self._understanding.not_kept is None:
+                _log.error("the manifest in force is not kept on disk", error=str(exc))
+            return f"{exc}; a restart would use an older manifest if the source is away or bad"
+        self._unsaved = False
+        return None
 
     def _interpret(self, snapshot: Snapshot) -> tuple[Resolution, Desired | None]:
         files = (

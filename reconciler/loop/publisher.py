@@ -8,7 +8,14 @@ import structlog
 from reconciler.errors import Bug
 from reconciler.loop.chronicle import Chronicle
 from reconciler.loop.clock import Clock
-from reconciler.loop.conditions import DRAINING, SUSPENDED, source_facts, stamped, waiting
+from reconciler.loop.conditions import (
+    DRAINING,
+    SUSPENDED,
+    left_alone,
+    source_facts,
+    stamped,
+    waiting,
+)
 from reconciler.loop.intent import Understanding
 from reconciler.loop.report import ModelFacts, model_status, settled
 from reconciler.plan.actions import Outlook
@@ -41,12 +48,18 @@ class Publisher:
         outlooks: Sequence[Outlook],
         facts: Mapping[ModelName, ModelFacts],
         understanding: Understanding,
-        waits: Sequence[str],
+        *,
+        waits: Sequence[str] = (),
+        doubts: Sequence[str] = (),
     ) -> None:
-        """Publish what a tick came to. `waits`: what holds up the node as a whole."""
+        """Publish what a tick came to.
+
+        `waits`: what holds up the node as a whole. `doubts`: processes and records that are left
+        alone, because they are not surely ours.
+        """
         shown = [outlook for outlook in outlooks if facts[outlook.model].known]
         self._check_steps(shown)
-        self._chronicle.planned(shown, waits)
+        self._chronicle.planned(shown, (*waits, *doubts))
         desired = understanding.desired
         before = {condition.type: condition for condition in self._status.conditions}
         suspended = desired is not None and desired.suspend
@@ -55,6 +68,8 @@ class Publisher:
             conditions.append(SUSPENDED)
         if waits:
             conditions.append(waiting(waits))
+        if doubts:
+            conditions.append(left_alone(doubts))
         if self._status.draining:
             conditions.append(DRAINING)
         models = [

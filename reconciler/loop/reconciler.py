@@ -26,12 +26,14 @@ from reconciler.loop.report import ModelFacts, planned
 from reconciler.metrics import Metrics, TickResult
 from reconciler.plan.actions import AbortFetch, Plan
 from reconciler.plan.desired import DesiredModel
+from reconciler.plan.ending import ending
 from reconciler.plan.ids import ModelName
 from reconciler.plan.observed import (
     EffectKind,
     FilesCached,
     FilesMissing,
     InFlight,
+    Leftover,
     Observed,
     ObservedModel,
     ObservedProcess,
@@ -90,12 +92,13 @@ class Reconciler:
         self._max_parallel_loads = max_parallel_loads
         self._wakeup = wakeup
         self._books = Books()
-        self._closing = False
+        self._ending = False
+        self._closed = False
         self._last: dict[ModelName, DesiredModel] = {}
 
     async def run(self) -> None:
         """Tick until `close` is called."""
-        while not self._closing:
+        while not self._closed:
             self._wakeup.clear()
             next_at = await self._guarded_tick()
             pause = RESYNC_SECONDS
@@ -107,9 +110,15 @@ class Reconciler:
             except TimeoutError:
                 continue
 
+    def end(self) -> None:
+        """From the next tick on, nothing is started or stopped; what happens is still reported."""
+        self._ending = True
+        self._publisher.drain()
+        self._wakeup.set()
+
     def close(self) -> None:
         """No further tick; the one under way ends first."""
-        self._closing = True
+        self._closed = True
         self._wakeup.set()
 
     async def _guarded_tick(self) -> float | None:
@@ -133,10 +142,15 @@ class Reconciler:
         )
         self._book(now)
         self._obey()
+        # What lives and what is under way is noted together with what was booked, before anything
+        # is awaited: else an end could be seen whose failure is not in the books yet.
+        views, in_flight = self._views(), self._effects.in_flight()
+        leftovers = self._backends.leftovers()
         looks = await asyncio.to_thread(self._look, desired.models if desired else ())
-        views = self._views()
-        observed = self._observe(looks, views)
+        observed = self._observe(looks, views, in_flight, leftovers)
         made = plan(desired, observed, now)
+        if self._ending:
+            made = ending(made, self._views().keys())
         self._dispatch(made, looks, now)
         self._report(made, understanding, looks, now)
         self._count(made, understanding, now)
@@ -153,6 +167,7 @@ class Reconciler:
 
     def _count(self, made: Plan, understanding: Understanding, began: float) -> None:
         result = TickResult.CHANGED if made.actions else TickResult.IDLE
+        self._chronicle.tick_ended()
         self._metrics.count_tick(result, seconds=self._clock.monotonic() - began)
         if understanding.whole:
             self._metrics.note_success()
@@ -190,8 +205,9 @@ class Reconciler:
         self,
         looks: Mapping[ModelName, _Look],
         views: Mapping[ModelName, tuple[BackendView, ...]],
+        in_flight: Mapping[ModelName, InFlight],
+        leftovers: tuple[Leftover, ...],
     ) -> Observed:
-        in_flight = self._effects.in_flight()
         names = looks.keys() | views.keys() | in_flight.keys()
         self._books.keep_only(names)
         self._last = {name: model for name, model in self._last.items() if name in names}
@@ -204,7 +220,7 @@ class Reconciler:
                 )
                 for name in names
             },
-            leftovers=self._backends.leftovers(),
+            leftovers=leftovers,
             max_parallel_loads=self._max_parallel_loads,
         )
 
@@ -272,8 +288,10 @@ class Reconciler:
             )
             for outlook in made.outlook
         }
-        waits = (*made.notes, *self._backends.problems)
-        self._publisher.report(made.outlook, facts, understanding, waits)
+        waits = made.notes
+        self._publisher.report(
+            made.outlook, facts, understanding, waits=waits, doubts=self._backends.problems
+        )
         self._show_plan(
             planned(
                 made,

@@ -66,6 +66,7 @@ async def run_agent(
                     url=up.url,
                     manifest=settings.manifest,
                 )
+                folder.remember_name(node)
                 if on_up:
                     on_up(up)
                 survivors = await _run(parts, listener, shutdown)
@@ -83,12 +84,12 @@ async def _run(parts: Parts, listener: socket.socket, shutdown: Shutdown) -> lis
         parts.journal.record(
             EventKind.AGENT_ENDING, f"{shutdown.cause}: new work is refused, backends are stopped"
         )
-        parts.publisher.drain()
-        parts.reconciler.close()
-        await ticking
+        parts.reconciler.end()
         survivors = await stop_all(
             parts.backends, parts.effects, parts.stopper, _timeouts(parts.intent)
         )
+        parts.reconciler.close()
+        await ticking
         following.cancel()
         parts.closed.set()
         await serving

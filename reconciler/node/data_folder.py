@@ -18,6 +18,8 @@ from reconciler.errors import Rejected
 from reconciler.plan.ids import NodeName
 
 VERSION = 1
+ALL_NODES = "all"
+"""In a manifest it means every node, so no node may have it for a name (design §4)."""
 
 
 class DataFolder:
@@ -63,7 +65,7 @@ class DataFolder:
         """The node's name: the one asked for, else the remembered one, else the host's.
 
         Another name than the remembered one is refused, because every model of the old name
-        would stop: `rename_from` must name the old one.
+        would stop: `rename_from` must name the old one. `remember_name` makes it last.
         """
         remembered = read_json(self.path / "node.json").get("node")
         name = asked or (NodeName(remembered) if isinstance(remembered, str) else NodeName(host))
@@ -72,9 +74,14 @@ class DataFolder:
                 f"cannot run as node {name}: {self.path} belongs to node {remembered}. "
                 f"Nothing was stopped. If the node was renamed, add --rename-node {remembered}"
             )
-        if remembered != name:
-            write_json(self.path / "node.json", {"node": name})
+        if name == ALL_NODES or not name.strip():
+            raise Rejected(f"cannot run as node {name!r}: that is no node's name; give --node NAME")
         return name
+
+    def remember_name(self, name: NodeName) -> None:
+        """From now on this folder is that node's. Said once an agent really runs here."""
+        if read_json(self.path / "node.json").get("node") != name:
+            write_json(self.path / "node.json", {"node": name})
 
     def announce(self, url: str) -> None:
         """Record where this agent answers, for the command line."""

@@ -53,7 +53,7 @@ def stream_in_flight(agent: Agent, name: str = "a") -> Iterator[list[str]]:
     assert not reader.is_alive()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_ends_everything(agent: Agent, number: signal.Signals) -> None:
     loaded(agent, model("a"), model("b"))
     assert len(agent.processes()) >= 2
@@ -69,6 +69,20 @@ def test_a_stream_in_flight_may_finish_while_new_requests_are_refused(agent: Age
         agent.process.send_signal(signal.SIGTERM)
         wait_until(lambda: _status(agent) == 503, what="new requests are refused")
     assert any("[DONE]" in line for line in lines), lines
+    assert agent.process.wait(30) == 0
+
+
+def test_the_status_goes_on_telling_the_truth_while_the_agent_ends(agent: Agent) -> None:
+    slow = '{STAND_IN: "--probe-well --chunks 100000 --chunk-interval 0.05"}'
+    loaded(agent, model("a", env=slow), model("idle"))
+    with stream_in_flight(agent):
+        assert agent.process is not None
+        agent.process.send_signal(signal.SIGTERM)
+        agent.wait_state("idle", "stopped")
+        agent.wait_state("a", "unloading")
+        assert agent.condition("ManifestValid")["status"] == "True"  # type: ignore[index]
+        assert agent.condition("Draining")["status"] == "True"  # type: ignore[index]
+        agent.process.send_signal(signal.SIGTERM)
     assert agent.process.wait(30) == 0
 
 

@@ -94,6 +94,8 @@ def test_a_load_that_never_ends_is_given_up_at_its_limit(agent: Agent) -> None:
     agent.wait_up()
     failed = agent.wait_state("a", "error")
     assert "not ready" in failed["reason"]
+    assert failed["retry_at"]
+    assert failed["restarts"] == 0
 
 
 def test_what_a_killed_agent_left_is_stopped_before_anything_starts(agent: Agent) -> None:

@@ -62,7 +62,6 @@ def report(publisher: Publisher, state: State, failures: int = 0, *, suspend: bo
         [Outlook(model=M, state=state, reason="so")],
         {M: ModelFacts(desired=wanted.models[0], failure=failure(failures))},
         Understanding(desired=wanted, location="/x", whole=True),
-        (),
     )
 
 
@@ -99,7 +98,7 @@ def test_a_suspended_node_is_ready() -> None:
 
 def test_before_the_first_read_nothing_is_ready() -> None:
     published = Published()
-    published.publisher().report((), {}, Understanding(), ("no manifest was read yet",))
+    published.publisher().report((), {}, Understanding(), waits=("no manifest was read yet",))
     assert not published[-1].ready
 
 

@@ -18,14 +18,14 @@ def test_takes_the_host_name_when_nothing_else_is_known(tmp_path: Path) -> None:
 
 def test_remembers_the_name_it_was_given(tmp_path: Path) -> None:
     with DataFolder(tmp_path) as folder:
-        folder.settle_name(A, host="box", rename_from=None)
+        folder.remember_name(A)
     with DataFolder(tmp_path) as folder:
         assert folder.settle_name(None, host="box", rename_from=None) == A
 
 
 def test_refuses_another_name_and_says_how_to_mean_it(tmp_path: Path) -> None:
     with DataFolder(tmp_path) as folder:
-        folder.settle_name(A, host="box", rename_from=None)
+        folder.remember_name(A)
         with pytest.raises(Rejected, match="--rename-node node-a"):
             folder.settle_name(B, host="box", rename_from=None)
         assert folder.settle_name(None, host="box", rename_from=None) == A
@@ -33,15 +33,16 @@ def test_refuses_another_name_and_says_how_to_mean_it(tmp_path: Path) -> None:
 
 def test_takes_another_name_when_the_old_one_is_given_up(tmp_path: Path) -> None:
     with DataFolder(tmp_path) as folder:
-        folder.settle_name(A, host="box", rename_from=None)
+        folder.remember_name(A)
         assert folder.settle_name(B, host="box", rename_from=A) == B
+        folder.remember_name(B)
     with DataFolder(tmp_path) as folder:
         assert folder.settle_name(None, host="box", rename_from=None) == B
 
 
 def test_refuses_to_give_up_a_name_that_it_does_not_have(tmp_path: Path) -> None:
     with DataFolder(tmp_path) as folder:
-        folder.settle_name(A, host="box", rename_from=None)
+        folder.remember_name(A)
         with pytest.raises(Rejected):
             folder.settle_name(B, host="box", rename_from=NodeName("node-c"))
 
@@ -77,3 +78,16 @@ def test_says_which_folder_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(Rejected, match="--data-dir"), DataFolder(tmp_path / "file" / "data"):
         pass
+
+
+def test_a_name_that_was_never_run_is_not_remembered(tmp_path: Path) -> None:
+    with DataFolder(tmp_path) as folder:
+        folder.settle_name(None, host="box", rename_from=None)
+    with DataFolder(tmp_path) as folder:
+        assert folder.settle_name(A, host="box", rename_from=None) == A
+
+
+@pytest.mark.parametrize("name", ["all", " "])
+def test_refuses_what_is_no_name_of_a_node(tmp_path: Path, name: str) -> None:
+    with DataFolder(tmp_path) as folder, pytest.raises(Rejected, match="--node NAME"):
+        folder.settle_name(NodeName(name), host="box", rename_from=None)

@@ -1,0 +1,73 @@
+"""The manifest in force is kept on disk, and that is tried until it is."""
+
+from pathlib import Path
+
+from reconciler.events import Journal
+from reconciler.loop.intent import Intent
+from reconciler.plan.ids import NodeName
+from reconciler.source.last_good import LastGood
+from reconciler.source.snapshot import Snapshot, SourceFile
+
+TEXT = b"""
+apiVersion: xgen.io/v1alpha1
+kind: ModelManifest
+metadata: {name: test}
+spec: {models: [{name: a, source: gguf/org_a}]}
+"""
+
+
+def intent(folder: Path) -> Intent:
+    node = NodeName("n")
+    return Intent(
+        node=node,
+        last_good=LastGood(folder),
+        wake=lambda: None,
+        journal=Journal(node=node, now=lambda: "t"),
+    )
+
+
+def snapshot(content: bytes = TEXT, revision: str = "r1") -> Snapshot:
+    file = SourceFile(name="a.yaml", content=content)
+    return Snapshot(location="/x", revision=revision, files=(file,))
+
+
+def damage(folder: Path) -> None:
+    (kept,) = folder.glob("*.jsonl")
+    kept.write_bytes(kept.read_bytes()[:-40])
+
+
+async def test_a_write_that_failed_is_repeated_at_the_next_tick(tmp_path: Path) -> None:
+    folder = tmp_path / "last-good"
+    folder.touch()  # a file where the folder should be: no write can succeed
+    made = intent(folder)
+    await made.open()
+    made.offer(snapshot())
+    understanding = await made.refresh()
+    assert understanding.whole
+    assert understanding.not_kept is not None
+    folder.unlink()
+    assert (await made.refresh()).not_kept is None
+    assert LastGood(folder).load().files == {"a.yaml": TEXT}
+
+
+async def test_a_source_that_is_away_at_the_start_leaves_the_last_good_in_force(
+    tmp_path: Path,
+) -> None:
+    LastGood(tmp_path).save({"a.yaml": TEXT}, "r0")
+    made = intent(tmp_path)
+    await made.open()
+    made.offer(Snapshot(location="/x", revision="", error="cannot read /x: no such directory"))
+    understanding = await made.refresh()
+    assert understanding.desired is not None
+    assert [model.name for model in understanding.desired.models] == ["a"]
+    assert (understanding.revision.applied, understanding.whole) == ("r0", False)
+
+
+async def test_damage_on_disk_is_said_until_something_good_is_kept(tmp_path: Path) -> None:
+    LastGood(tmp_path).save({"a.yaml": TEXT}, "r0")
+    damage(tmp_path)
+    made = intent(tmp_path)
+    await made.open()
+    assert made.understanding.not_kept is not None
+    made.offer(snapshot())
+    assert (await made.refresh()).not_kept is None
