@@ -1,0 +1,38 @@
+"""What readers are told of names is what there is."""
+
+import re
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry
+
+from reconciler import metrics
+from reconciler.events import EventKind
+from reconciler.metrics import Metrics, Shown
+
+_DOCS = Path(__file__).parents[1] / "docs"
+
+
+def _rows(page: str) -> str:
+    text = (_DOCS / page).read_text(encoding="utf-8")
+    return "\n".join(line for line in text.splitlines() if line.startswith("| `"))
+
+
+def _counted(registry: CollectorRegistry) -> set[str]:
+    return {
+        f"{family.name}_total" if family.type == "counter" else family.name
+        for family in registry.collect()
+    }
+
+
+def test_every_metric_is_documented_and_no_other() -> None:
+    shown = {value.name for value in vars(metrics).values() if isinstance(value, Shown)}
+    counted = {name for name in _counted(Metrics(node="n").registry) if name.startswith("xgen_")}
+    documented = set(re.findall(r"^\| `(xgen_\w+)`", _rows("metrics.md"), re.MULTILINE))
+    assert documented == shown | counted
+
+
+def test_every_kind_of_event_is_documented_and_no_other() -> None:
+    rows = re.findall(r"^\| ((?:`[A-Z]\w+`(?:, )?)+) \|", _rows("management.md"), re.MULTILINE)
+    documented = {name for row in rows for name in re.findall(r"\w+", row)}
+    actions = {"FetchFiles", "StartBackend", "StopBackend", "StopLeftover", "AbortFetch"}
+    assert documented - actions == set(EventKind)
