@@ -64,6 +64,11 @@ def duplicate_model() -> Problem:
     return Problem(status=400, code="duplicate_model", message=message, param="model")
 
 
+def too_many_keys(most: int) -> Problem:
+    message = f'cannot route the request: the body has more than {most} keys "model", at any depth'
+    return Problem(status=400, code="too_many_keys", message=message, param="model")
+
+
 def bad_model(cause: str) -> Problem:
     message = f"cannot route the request: {cause}"
     return Problem(status=400, code="invalid_model", message=message, param="model")
