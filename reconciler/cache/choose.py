@@ -22,6 +22,11 @@ _OTHER_WEIGHTS = (
 _OTHER_FOLDERS = {"coreml", "onnx", "openvino"}
 
 
+class Undecided(Transient):
+    """The prefix holds several of what a model has one of: the manifest must name it, or a push
+    must take the others away."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
     """What a spec says of its files. `where`: the prefix or path, for messages.
@@ -81,8 +86,8 @@ def wish_of(spec: ModelSpec, where: str, file: str | None) -> Wish:
 def choose(sizes: Mapping[str, int], wish: Wish, main_ref: str | None = None) -> Choice:
     """`sizes`: every path under the prefix. `main_ref`: content of refs/main, where there is one.
 
-    Raises Rejected where the manifest must say more, Transient where the prefix is incomplete:
-    somebody may be pushing it right now.
+    Raises Rejected for what no content can satisfy; Transient where the prefix is incomplete
+    (somebody may be pushing it right now) or holds too much (`Undecided`).
     """
     root = snapshot_root(sizes, main_ref, wish.where)
     below = f"{root}/" if root else ""
@@ -165,7 +170,7 @@ def _one_model(folder: _Folder, wish: Wish) -> str:
     if not models:
         raise Transient(f"{folder.cannot()}: it holds no GGUF model")
     if len(models) > 1:
-        raise Rejected(
+        raise Undecided(
             f"{folder.cannot()}: it holds {len(models)} GGUF models; name one with `file:`: "
             + ", ".join(models.values())
         )
@@ -196,7 +201,7 @@ def _mmproj(folder: _Folder, wish: Wish, *, beside: str) -> str | None:
     if named:
         return named[0]
     if len(found) > 1:
-        raise Rejected(
+        raise Undecided(
             f"{folder.cannot()}: it holds {len(found)} projectors; name one in extra_args "
             f'(mmproj: "@/{found[0]}"), or none (no_mmproj: true): {", ".join(found)}'
         )

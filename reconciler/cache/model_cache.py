@@ -191,7 +191,7 @@ def _pinned(spec: ModelSpec) -> str | None:
 def _check_pin(spec: ModelSpec, prefix: str, record: Record) -> None:
     pinned = _pinned(spec)
     if pinned not in (None, record.digest):
-        raise Rejected(
+        raise Transient(
             f"cannot fetch {prefix}: the manifest pins {pinned}, the hub holds {record.digest}"
         )
 

@@ -6,14 +6,17 @@ Names of objects are whatever somebody pushed: they are data, never paths, until
 import unicodedata
 from collections.abc import Iterable
 
-from reconciler.errors import Rejected
+from reconciler.errors import Transient
 
 _MAX_NAME_BYTES = 255
 _MAX_PATH_BYTES = 1024
 
 
 def check_paths(paths: Iterable[str], where: str) -> None:
-    """Raises Rejected with the first name that may not be written. `where`: the prefix."""
+    """Raises Transient with the first name that may not be written: a push can cure it.
+
+    `where`: the prefix.
+    """
     seen: dict[str, str] = {}
     files: set[str] = set()
     for path in sorted(paths):
@@ -27,7 +30,7 @@ def check_paths(paths: Iterable[str], where: str) -> None:
         ):
             cause = "a file has the name of its folder"
         if cause is not None:
-            raise Rejected(f"cannot cache {path!r} of {where}: {cause}")
+            raise Transient(f"cannot cache {path!r} of {where}: {cause}")
         seen[folded] = path
         files.add(folded)
 

@@ -2,11 +2,11 @@
 
 import os
 
-from reconciler.cache.choose import Wish, choose
+from reconciler.cache.choose import Undecided, Wish, choose
 from reconciler.cache.layout import Layout, publish_link
 from reconciler.cache.locking import held_now
 from reconciler.cache.record import Record, load_record
-from reconciler.errors import Rejected, Transient
+from reconciler.errors import Transient
 
 
 def relink(layout: Layout) -> None:
@@ -31,7 +31,7 @@ def relink(layout: Layout) -> None:
 def _is_whole(record: Record, prefix: str) -> bool:
     try:
         choice = choose(record.sizes, Wish(where=prefix), record.main_ref)
-    except Rejected:
+    except Undecided:
         return bool(record.present)  # several models: whole is what somebody asked for
     except Transient:
         return False

@@ -6,7 +6,7 @@
 import re
 from collections.abc import Iterable, Mapping
 
-from reconciler.errors import Rejected
+from reconciler.errors import Transient
 
 _INSIDE = re.compile(r"((?:models--[^/]+/)?)snapshots/([^/]+)/.")
 _REF = re.compile(r"(?:models--[^/]+/)?refs/main")
@@ -22,7 +22,7 @@ def main_ref_path(paths: Iterable[str]) -> str | None:
 def snapshot_root(sizes: Mapping[str, int], main_ref: str | None, where: str) -> str:
     """The folder below which the model's files are: "" or `…snapshots/<revision>`.
 
-    `main_ref`: the content of refs/main. Raises Rejected where it does not decide between several.
+    `main_ref`: the content of refs/main. Raises Transient where it does not decide between several.
     """
     if any("/" not in path and path.endswith(_WEIGHTS) for path in sizes):
         return ""
@@ -33,7 +33,7 @@ def snapshot_root(sizes: Mapping[str, int], main_ref: str | None, where: str) ->
     current = [root for root in roots if root.rpartition("/")[2] == main_ref]
     if len(current) == 1:
         return current[0]
-    raise Rejected(
+    raise Transient(
         f"cannot choose the files of {where}: it holds {len(roots)} snapshots and refs/main names "
         f"none of them: {', '.join(roots)}"
     )

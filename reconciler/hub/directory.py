@@ -6,7 +6,7 @@ import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from reconciler.errors import Rejected, Transient
+from reconciler.errors import Transient
 from reconciler.hub.copying import copy_file
 from reconciler.hub.objects import HubObject, ObjectRef, checked_prefix
 
@@ -14,7 +14,7 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 class DirectoryStore:
-    """Lists prefixes and copies files; blocking, for threads. Raises Transient or Rejected.
+    """Lists prefixes and copies files; blocking, for threads. Raises Transient.
 
     Links are followed (a Hugging Face `snapshots/` folder is made of them), never out of the hub.
     """
@@ -94,14 +94,14 @@ class DirectoryStore:
         except OSError as exc:
             raise Transient(f"{doing}: {exc.strerror}; is it mounted?") from exc
         if not os.path.isdir(root):
-            raise Rejected(f"{doing}: it is no directory")
+            raise Transient(f"{doing}: it is no directory")
         return root
 
     def _inside(self, root: str, key: str) -> str:
-        """The real path of `key`. Raises Rejected where its links lead out of the hub."""
+        """The real path of `key`. Raises Transient where its links lead out of the hub."""
         real = os.path.realpath(os.path.join(root, key), strict=True)
         if os.path.commonpath([root, real]) != root:
-            raise Rejected(f"cannot use {key} of {self.location}: its link leads out of the hub")
+            raise Transient(f"cannot use {key} of {self.location}: its link leads out of the hub")
         return real
 
     def _walk(

@@ -23,6 +23,8 @@ from reconciler.hub.s3_errors import S3_FAILURES, explained
 _CHUNK_BYTES = 256 * 1024
 _FETCHES = 3
 _BARREN_TRIES = 3
+_DAMAGED_RETRY_SECONDS = 3600.0
+"""Only a push cures it, and each try fetches it three times."""
 _MAX_CONNECTIONS = 16
 _MD5 = re.compile(r"[0-9a-f]{32}")
 
@@ -49,7 +51,10 @@ class S3Settings:
 
 
 class S3Store:
-    """Lists prefixes and reads objects; blocking, for threads. Raises Transient or Rejected."""
+    """Lists prefixes and reads objects; blocking, for threads. Raises Transient.
+
+    Only what the settings decide, and a prefix that can be none, is Rejected.
+    """
 
     def __init__(self, settings: S3Settings) -> None:
         endpoint = parse_endpoint(settings.endpoint)
@@ -121,7 +126,10 @@ class S3Store:
             os.ftruncate(fd, 0)
             if self._fetch(stored, fd, doing, on_bytes, cancelled):
                 return
-        raise Rejected(f"{doing}: its content does not match its MD5, after {_FETCHES} fetches")
+        raise Transient(
+            f"{doing}: its content does not match its MD5, after {_FETCHES} fetches; push it again",
+            retry_after_seconds=_DAMAGED_RETRY_SECONDS,
+        )
 
     def _fetch(
         self,

@@ -1,4 +1,7 @@
-"""What an S3 client's exceptions mean to an operator, and whether another try may help."""
+"""What an S3 client's exceptions mean to an operator.
+
+All of it can be mended at the store (a key, a policy, a bucket), so nothing here is for ever.
+"""
 
 import re
 from xml.etree.ElementTree import ParseError
@@ -16,33 +19,32 @@ from urllib3.exceptions import (
     SSLError,
 )
 
-from reconciler.errors import Rejected, Transient
+from reconciler.errors import Transient
 
 S3_FAILURES = (MinioException, HTTPError, ParseError, ValueError)
 """What minio's client raises: its own errors, urllib3's, and two for an answer that is no S3."""
 
-_REJECTED = {
+_CAUSES = {
     "AccessDenied": "access denied; check MINIO_ACCESS_KEY and what it may read",
     "AllAccessDisabled": "access denied; check MINIO_ACCESS_KEY and what it may read",
     "AuthorizationHeaderMalformed": "the store is in another region; check MINIO_REGION",
     "InvalidAccessKeyId": "the store does not know this access key; check MINIO_ACCESS_KEY",
     "InvalidBucketName": "the store does not take this bucket name; check --hub",
+    "InvalidRange": "it changed while it was fetched",
     "InvalidRegion": "the store is in another region; check MINIO_REGION",
     "NoSuchBucket": "there is no such bucket; check --hub",
     "PermanentRedirect": "the bucket is at another endpoint; check MINIO_ENDPOINT, MINIO_REGION",
     "SignatureDoesNotMatch": "the secret key is wrong; check MINIO_SECRET_KEY",
-}
-_TRANSIENT = {
-    "InvalidRange": "it changed while it was fetched",
     "NoSuchKey": "it is gone from the store",
     "PreconditionFailed": "it changed while it was fetched",
     "RequestTimeTooSkewed": "the clocks of this node and of the store differ too much",
     "SlowDown": "the store is overloaded and asks to slow down",
 }
-_TRANSIENT_STATUS = (408, 412, 425, 429)
+_OF_PROXIES = (408, 412, 425, 429)
+"""Statuses without a code that a gateway in between gives, too."""
 
 
-def explained(exc: Exception, doing: str) -> Transient | Rejected:
+def explained(exc: Exception, doing: str) -> Transient:
     """`doing`: "cannot <verb> <object>". No key, secret or header gets into the message."""
     if isinstance(exc, S3Error):
         status = exc.response.status
@@ -59,22 +61,17 @@ def explained(exc: Exception, doing: str) -> Transient | Rejected:
     if isinstance(exc, HTTPError):
         return Transient(f"{doing}: {_network(exc)}")
     if isinstance(exc, ParseError):
-        return Rejected(f"{doing}: it does not answer as an S3 store; check MINIO_ENDPOINT")
-    return Rejected(f"{doing}: {exc}; check MINIO_ENDPOINT and --hub")
+        return Transient(f"{doing}: it does not answer as an S3 store; check MINIO_ENDPOINT")
+    return Transient(f"{doing}: {exc}; check MINIO_ENDPOINT and --hub")
 
 
 def _by_code(
     doing: str, code: str, status: int, retry_after: str | None, message: str | None
-) -> Transient | Rejected:
-    if code in _REJECTED:
-        return Rejected(f"{doing}: {_REJECTED[code]}")
-    transient = code in _TRANSIENT or status >= 500 or status in _TRANSIENT_STATUS
-    cause = _TRANSIENT.get(code) or f"it answers {status} {code} {message or ''}".rstrip()
-    if transient:
-        return Transient(f"{doing}: {cause}", retry_after_seconds=_seconds(retry_after))
-    if not code:
+) -> Transient:
+    cause = _CAUSES.get(code) or f"it answers {status} {code} {message or ''}".rstrip()
+    if not code and status < 500 and status not in _OF_PROXIES:
         cause += ", not as an S3 store; check MINIO_ENDPOINT"
-    return Rejected(f"{doing}: {cause}")
+    return Transient(f"{doing}: {cause}", retry_after_seconds=_seconds(retry_after))
 
 
 def _seconds(retry_after: str | None) -> float | None:

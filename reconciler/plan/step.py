@@ -24,6 +24,10 @@ from reconciler.plan.phase import State
 from reconciler.plan.retry import next_attempt_at
 from reconciler.plan.wording import as_written, ordinal, span
 
+_BLOCKED = (
+    "blocked until the manifest, the files or the node change, or `xgen-model reconcile --retry`"
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
@@ -181,7 +185,7 @@ def _barred(case: Case, failure: Failure | None, now: float) -> Step | None:
         said += f", {ordinal(failure.count)} time"
     due = next_attempt_at(failure, key=case.name)
     if due is None:
-        said += "; blocked until the manifest, the files or the node change"
+        said += f"; {_BLOCKED}"
         return Step(state=State.BLOCKED, reason=said)
     if now < due:
         retry = Retry(at=due, delay_seconds=due - failure.at)

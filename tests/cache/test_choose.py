@@ -3,7 +3,7 @@
 import pytest
 
 from reconciler.cache.choose import Choice, choose, wish_of
-from reconciler.errors import Rejected, Transient, XgenError
+from reconciler.errors import Transient, XgenError
 from reconciler.plan.desired import Format
 from tests.cache.specs import spec
 
@@ -42,7 +42,7 @@ def test_names_a_missing_shard() -> None:
 def test_several_models_are_listed_until_one_is_named() -> None:
     names = ["m-Q4_K_M.gguf", "m-Q8_0.gguf", *SPLIT]
 
-    with pytest.raises(Rejected, match="it holds 3 GGUF models; name one with `file:`") as refused:
+    with pytest.raises(Transient, match="it holds 3 GGUF models; name one with `file:`") as refused:
         chosen(names)
 
     assert all(name in str(refused.value) for name in ("m-Q4_K_M.gguf", "m-Q8_0.gguf", SPLIT[0]))
@@ -68,7 +68,7 @@ def test_takes_the_projector_beside_the_model() -> None:
 def test_several_projectors_are_asked_about() -> None:
     names = ["m.gguf", "mmproj-BF16.gguf", "mmproj-F16.gguf"]
 
-    with pytest.raises(Rejected, match="it holds 2 projectors; name one in extra_args"):
+    with pytest.raises(Transient, match="it holds 2 projectors; name one in extra_args"):
         chosen(names)
 
     named = chosen(names, extra_args={"mmproj": "@/mmproj-F16.gguf"})
@@ -146,9 +146,9 @@ def test_empty_weights_are_refused(empty: str) -> None:
 
 
 def test_unsafe_names_are_refused_where_they_would_be_pulled() -> None:
-    with pytest.raises(Rejected, match=r"cannot cache '\.\./\.\./x\.gguf'"):
+    with pytest.raises(Transient, match=r"cannot cache '\.\./\.\./x\.gguf'"):
         chosen(["../../x.gguf"])
-    with pytest.raises(Rejected, match="would leave its folder"):
+    with pytest.raises(Transient, match="would leave its folder"):
         chosen(["snapshots/../x.gguf"])
 
 
@@ -165,7 +165,7 @@ def test_takes_the_only_snapshot_or_the_one_of_the_main_branch(base: str) -> Non
 
 @pytest.mark.parametrize("main_ref", [None, "r3", "../../.."])
 def test_several_snapshots_are_listed_where_nothing_decides(main_ref: str | None) -> None:
-    with pytest.raises(Rejected, match=r"it holds 2 snapshots .* snapshots/r1, snapshots/r2"):
+    with pytest.raises(Transient, match=r"it holds 2 snapshots .* snapshots/r1, snapshots/r2"):
         chosen(["snapshots/r1/m.gguf", "snapshots/r2/m.gguf"], main_ref=main_ref)
 
 

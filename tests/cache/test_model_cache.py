@@ -266,7 +266,7 @@ def test_a_pinned_digest_must_be_what_the_hub_holds(tmp_path: Path) -> None:
 
     assert cache.lookup(spec(digest=f"sha256:{folder_digest}")) is not None
     assert cache.lookup(spec(digest="0" * 64)) is None
-    with pytest.raises(Rejected, match=f"pins 0{{64}}, the hub holds {folder_digest}"):
+    with pytest.raises(Transient, match=f"pins 0{{64}}, the hub holds {folder_digest}"):
         cache.fetch(spec(digest="0" * 64))
 
 
@@ -438,7 +438,7 @@ def test_unsafe_names_never_reach_the_disk(tmp_path: Path, server: S3Server, buc
 
     with (
         s3_store(server.settings(bucket)) as store,
-        pytest.raises(Rejected, match="it holds a backslash"),
+        pytest.raises(Transient, match="it holds a backslash"),
     ):
         opened(tmp_path, store).fetch(spec("huggingface/org_name"))
 

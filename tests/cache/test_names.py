@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reconciler.cache.names import check_paths
-from reconciler.errors import Rejected
+from reconciler.errors import Transient
 
 PIECES = st.sampled_from(["..", ".", "", "a", "A", "ä", "ß", "SS", "\\", "\0", "\n", "x.gguf"])
 NAMES = st.one_of(st.text(max_size=40), st.lists(PIECES, max_size=5).map("/".join))
@@ -20,7 +20,7 @@ NAMES = st.one_of(st.text(max_size=40), st.lists(PIECES, max_size=5).map("/".joi
 def test_what_is_accepted_stays_in_its_folder_and_is_distinct(names: list[str]) -> None:
     try:
         check_paths(names, "gguf/org_name")
-    except Rejected:
+    except Transient:
         return
 
     targets = [os.path.normpath(os.path.join("/cache/folder", name)) for name in names]
@@ -52,7 +52,7 @@ def test_what_is_accepted_stays_in_its_folder_and_is_distinct(names: list[str]) 
     ],
 )
 def test_refuses_and_shows_the_name(names: list[str], cause: str) -> None:
-    with pytest.raises(Rejected, match=cause) as refused:
+    with pytest.raises(Transient, match=cause) as refused:
         check_paths(names, "gguf/org_name")
 
     assert any(repr(name) in str(refused.value) for name in names)
