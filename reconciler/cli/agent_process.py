@@ -21,13 +21,16 @@ Companion = Callable[[Up, Shutdown], Awaitable[int]]
 """Runs beside the agent from the moment it answers; when it returns, the agent ends."""
 
 
-def run_until_signalled(settings: Settings, *, companion: Companion | None = None) -> int:
-    """Run the agent until SIGTERM or SIGINT (R10), or until its companion returns.
+def run_until_signalled(
+    settings: Settings, *, companion: Companion | None = None, cut_short: int = 0
+) -> int:
+    """Run the agent until a signal ends it (R10), or until its companion returns.
 
-    Returns the exit code: the agent's own when that is not 0, else the companion's.
+    Returns the exit code: the agent's own when that is not 0, else the companion's, or `cut_short`
+    where a signal came before the companion's end.
     """
     _raise_file_limit()
-    return uvloop.run(_main(settings, companion))
+    return uvloop.run(_main(settings, companion, cut_short))
 
 
 def _raise_file_limit() -> None:
@@ -37,7 +40,7 @@ def _raise_file_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-async def _main(settings: Settings, companion: Companion | None) -> int:
+async def _main(settings: Settings, companion: Companion | None, cut_short: int) -> int:
     shutdown = Shutdown()
     loop = asyncio.get_running_loop()
     for number in ENDING:
@@ -63,7 +66,7 @@ async def _main(settings: Settings, companion: Companion | None) -> int:
         task.cancel()
         outcome = (await asyncio.gather(task, return_exceptions=True))[0]
         if isinstance(outcome, asyncio.CancelledError):
-            continue
+            outcome = cut_short
         if isinstance(outcome, BaseException):
             raise outcome
         code = code or outcome

@@ -50,7 +50,9 @@ def demo(
     once: Annotated[
         bool, typer.Option("--once", help="End after the answers, with exit code 0.")
     ] = False,
-    port: Annotated[int, typer.Option(help="Port to listen on, if it is free.")] = 8000,
+    port: Annotated[
+        int, typer.Option(min=1, max=65535, help="Port to listen on, if it is free.")
+    ] = 8000,
 ) -> int:
     """Run one node with a real small model, ask it two things, and stay up to be played with."""
     console = Console(highlight=False, soft_wrap=True)
@@ -71,6 +73,7 @@ def demo(
             companion=functools.partial(
                 tour, Demo(manifest=manifest, folder=folder, once=once, console=console)
             ),
+            cut_short=1 if once else 0,
         )
 
 

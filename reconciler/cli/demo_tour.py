@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,6 +36,9 @@ async def tour(demo: Demo, up: Up, shutdown: Shutdown) -> int:
     follower = Follower(console)
     status = up.board.current()
     while not status.ready:
+        if demo.once and (wrong := _refused(status)):
+            console.print(f"\n[red]the manifest is refused:[/] {wrong}")
+            return 1
         status = await up.board.newer_than(status.version)
         follower.show(status)
     missing = _not_loaded(status)
@@ -90,6 +94,13 @@ def _matters(condition: Condition) -> bool:
     return condition.reason not in ("NotReadYet", "NothingGoodYet", "Waiting")
 
 
+def _refused(status: Status) -> str | None:
+    """What is wrong with the manifest, where nothing good is in force that could become ready."""
+    if status.models:
+        return None
+    return next((c.message for c in status.conditions if c.reason == "Invalid"), None)
+
+
 def _not_loaded(status: Status) -> list[str]:
     loaded = {model.name for model in status.models if model.state is State.LOADED}
     return [name for name in MODELS if name not in loaded]
@@ -129,6 +140,12 @@ def _gist(answer: dict[str, object]) -> str:
             return json.dumps(answer)
 
 
+def command() -> str:
+    """How this program was called, to be called again from the same folder."""
+    called = Path(sys.argv[0])
+    return "python -m reconciler" if called.name == "__main__.py" else str(called)
+
+
 def curl(url: str, path: str, body: dict[str, object]) -> str:
     """A command line that sends this request, to copy."""
     return (
@@ -145,7 +162,7 @@ def _invite(demo: Demo, up: Up, status: Status) -> None:
   a mistake     write `nmae:` or break the YAML: it is named here, and both models go on serving
   a change      another `ctx_size`: only that model restarts
   a crash       kill -9 {pid}: noticed at once, and started again
-The view:       curl {up.url}/cluster   or   xgen-model status --server {up.url}
+The view:       curl {up.url}/cluster   or   {command()} status --server {up.url}
 The agent's log is {demo.folder}/agent.log, the models' logs are in {demo.folder}/state/logs.
 Ctrl-C ends everything and leaves no process behind.
 """

@@ -8,6 +8,9 @@ import typer
 
 from reconciler.settings import HubSettings
 
+EPHEMERAL = range(32768, 61000)
+"""Linux's default range of ports for outgoing connections (gpustack#4557, #5181)."""
+
 DataDir = Annotated[
     Path | None,
     typer.Option(
@@ -73,4 +76,11 @@ def port_range(value: str) -> range:
     first, dash, last = value.partition("-")
     if not (dash and first.isdigit() and last.isdigit() and 0 < int(first) <= int(last) < 65536):
         raise typer.BadParameter(f"{value!r} is not FIRST-LAST", param_hint="--ports")
-    return range(int(first), int(last) + 1)
+    ports = range(int(first), int(last) + 1)
+    if ports.start <= EPHEMERAL[-1] and EPHEMERAL[0] <= ports[-1]:
+        raise typer.BadParameter(
+            f"{value!r} reaches into {EPHEMERAL[0]}-{EPHEMERAL[-1]}, from which the kernel takes "
+            "ports for outgoing connections",
+            param_hint="--ports",
+        )
+    return ports

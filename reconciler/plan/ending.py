@@ -15,10 +15,10 @@ def ending(made: Plan, alive: Collection[ModelName]) -> Plan:
     outlook = []
     for shown in made.outlook:
         if shown.model in alive:
-            state, reason = State.UNLOADING, "stops: the agent ends"
+            state, reason = State.UNLOADING, "the agent ends"
         elif shown.state in _STAYS:
             state, reason = shown.state, shown.reason
         else:
-            state, reason = State.STOPPED, "stopped: the agent ends"
+            state, reason = State.STOPPED, "the agent ends"
         outlook.append(replace(shown, state=state, reason=reason, target=None, retry_at=None))
     return Plan(outlook=tuple(outlook))

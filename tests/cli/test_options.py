@@ -33,3 +33,10 @@ def test_port_ranges_include_both_ends() -> None:
 def test_refuses_what_is_no_port_range(text: str) -> None:
     with pytest.raises(typer.BadParameter, match="FIRST-LAST"):
         port_range(text)
+
+
+@pytest.mark.parametrize("text", ["40000-40010", "30000-33000", "60999-61005"])
+def test_refuses_ports_that_outgoing_connections_use(text: str) -> None:
+    """Scenario 20: gpustack#4557, #5181."""
+    with pytest.raises(typer.BadParameter, match="outgoing"):
+        port_range(text)
