@@ -9,7 +9,7 @@ from typing import Protocol
 
 from reconciler.backend import llama_server, xllamacpp
 from reconciler.backend.choice import Choice, Refusal, choose
-from reconciler.backend.gguf import GgufInfo, read_header
+from reconciler.backend.gguf import GgufInfo, check_whole, read_header
 from reconciler.backend.inventory import LLAMA_SERVER_CPU, XLLAMACPP, Build, Inventory
 from reconciler.backend.launch import Launch
 from reconciler.backend.llama_options import Options
@@ -45,10 +45,14 @@ _ADAPTERS: Mapping[str, _Adapter] = {LLAMA_SERVER_CPU: llama_server, XLLAMACPP: 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assessment:
-    """Both None: nothing can be said before the files are here. `refusal`: a sentence."""
+    """Both None: nothing can be said before the files are here. `refusal`: a sentence.
+
+    `bad_files`: it is the content of the files that is refused, so that other content may do.
+    """
 
     choice: Choice | None = None
     refusal: str | None = None
+    bad_files: bool = False
 
 
 class Engines:
@@ -72,13 +76,17 @@ class Engines:
             return Assessment(refusal=chosen.reason)
         try:
             info = self._headers.of(files) if files else GgufInfo(architecture="")
+        except Rejected as exc:
+            refusal = f"{exc}; {_cure(spec)}"
+            return Assessment(choice=chosen, refusal=refusal, bad_files=True)
+        except Transient:
+            # The file cannot be read just now. The start will say so, and be tried again.
+            return Assessment(choice=chosen)
+        try:
             root = files.root if files else "/"
             _adapter(chosen.build).check(spec, root, info, chosen.build)
         except Rejected as exc:
             return Assessment(choice=chosen, refusal=str(exc))
-        except Transient:
-            # The file cannot be read just now. The start will say so, and be tried again.
-            return Assessment(choice=chosen)
         return Assessment(choice=chosen)
 
     def launch(
@@ -122,6 +130,8 @@ class _Headers:
         if known is None:
             try:
                 known = read_header(files.path)
+                if files.mmproj is not None:
+                    check_whole(files.mmproj)
             except Rejected as exc:
                 known = exc
             with self._lock:
@@ -138,6 +148,13 @@ def _adapter(build: Build) -> _Adapter:
     if adapter is None:
         raise Bug(f"cannot start {build.id}: no adapter knows it")
     return adapter
+
+
+def _cure(spec: ModelSpec) -> str:
+    """What helps against bad files, and that nothing more need be done."""
+    if spec.source.startswith("file:"):
+        return "put a good one in its place, and it is taken by itself"
+    return f"push a good one to {spec.source} in the hub, and it is taken by itself"
 
 
 def _likely_format(model: DesiredModel) -> Format:

@@ -1,21 +1,29 @@
-"""Reads what a GGUF says about itself, without its tensors.
+"""Reads what a GGUF says about itself, without its tensors' data, and whether that is all there.
 
 magic "GGUF", u32 version, u64 tensors, u64 keys, then the keys; a key: string, u32 type, value;
-a string: u64 length, bytes; an array: u32 type, u64 count, values. Little-endian.
-Source: ggml/docs/gguf.md in ggml-org/llama.cpp.
+a string: u64 length, bytes; an array: u32 type, u64 count, values. Then the tensors: string name,
+u32 count of dimensions, u64 each, u32 type, u64 offset from the padded end of all this.
+Little-endian. Source: ggml/docs/gguf.md in ggml-org/llama.cpp.
 """
 
+import os
+import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
+from reconciler.backend.gguf_types import tensor_bytes
 from reconciler.errors import Rejected, Transient
 
 HEADER_LIMIT_BYTES = 64 * 1024 * 1024
 """The largest vocabularies take 20 MiB; what claims more is not believed."""
 _BLOCK_BYTES = 1024 * 1024
 _KEYS_LIMIT = 65536
+_TENSORS_LIMIT = 1_000_000
+_DIMENSIONS_LIMIT = 8
+_ALIGNMENT = 32
+_SHARD = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.gguf")
 _POOLING = {0: "none", 1: "mean", 2: "cls", 3: "last", 4: "rank"}
 _STRING, _ARRAY = 8, 9
 _FORMATS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q"}
@@ -44,18 +52,46 @@ class GgufInfo:
 
 
 def read_header(path: str) -> GgufInfo:
-    """Read a file's header. It blocks for some 50 ms.
+    """Read a model's header (of the first shard, where there are several). Blocks for some 50 ms.
 
-    Raises Rejected where this is not a GGUF that can be served, Transient where it cannot be read.
+    Raises Rejected where this is not a GGUF that can be served, or not all of one; Transient where
+    it cannot be read.
     """
+    info = _info(path, _whole_keys(path))
+    for shard in _later_shards(path, info.shards):
+        check_whole(shard)
+    return info
+
+
+def check_whole(path: str) -> None:
+    """Whether all bytes of a GGUF are there, whatever it is for. Raises as `read_header`."""
+    _whole_keys(path)
+
+
+def _whole_keys(path: str) -> "dict[str, Value]":
+    """The keys of a file that is as large as its tensors need it to be."""
     try:
         with open(path, "rb") as file:
-            keys = dict(_keys(_Header(file)))
+            header = _Header(file)
+            tensors, keys = _keys(header)
+            needed = _least_size(header, tensors, keys)
+            size = os.fstat(file.fileno()).st_size
     except OSError as exc:
         raise Transient(f"cannot read {path}: {exc.strerror}") from exc
     except _Malformed as exc:
         raise Rejected(f"cannot read {path}: {exc}") from exc
-    return _info(path, keys)
+    if size < needed:
+        raise Rejected(
+            f"cannot read {path}: it is cut off: {size} of at least {needed} bytes are there"
+        )
+    return keys
+
+
+def _later_shards(path: str, count: int) -> Iterator[str]:
+    match = _SHARD.fullmatch(path)
+    if match is not None and int(match[2]) == 1 and int(match[3]) == count:
+        for number in range(2, count + 1):
+            yield f"{match[1]}-{number:05}-of-{count:05}.gguf"
 
 
 class _Malformed(Exception):
@@ -69,6 +105,10 @@ class _Header:
         self._file = file
         self._bytes = bytearray()
         self._position = 0
+
+    @property
+    def position(self) -> int:
+        return self._position
 
     def scalar(self, form: struct.Struct) -> int | float | bool:
         value: int | float | bool = form.unpack_from(self._bytes, self._take(form.size))[0]
@@ -121,16 +161,22 @@ class _Header:
         return len(self._bytes)
 
 
-def _keys(header: _Header) -> Iterator[tuple[str, Value]]:
+def _keys(header: _Header) -> tuple[int, dict[str, Value]]:
+    """The number of tensors, and the keys."""
     if header.raw(4) != b"GGUF":
         raise _Malformed("not a GGUF file")
     version = header.kind()
     if version not in (2, 3):
         raise _Malformed(f"GGUF version {version} is not known")
-    header.count()  # tensors
-    count = header.count()
+    tensors, count = header.count(), header.count()
     if count > _KEYS_LIMIT:
         raise _Malformed(f"its header claims {count} keys")
+    if tensors > _TENSORS_LIMIT:
+        raise _Malformed(f"its header claims {tensors} tensors")
+    return tensors, dict(_entries(header, count))
+
+
+def _entries(header: _Header, count: int) -> Iterator[tuple[str, Value]]:
     for _ in range(count):
         key = header.text()
         kind = header.kind()
@@ -140,6 +186,26 @@ def _keys(header: _Header) -> Iterator[tuple[str, Value]]:
             yield key, header.text()
         else:
             yield key, header.scalar(_scalar(kind))
+
+
+def _least_size(header: _Header, tensors: int, keys: dict[str, Value]) -> int:
+    """How large the file must be to hold its tensors, in bytes. Reads on after the keys.
+
+    llama.cpp refuses a tensor that ends behind the file, too, but only while it loads.
+    """
+    end = 0
+    for _ in range(tensors):
+        header.skip(header.count())
+        dimensions = header.kind()
+        if dimensions > _DIMENSIONS_LIMIT:
+            raise _Malformed(f"its header has a tensor of {dimensions} dimensions")
+        shape = [header.count() for _ in range(dimensions)]
+        kind, offset = header.kind(), header.count()
+        end = max(end, offset + tensor_bytes(kind, shape))
+    if not tensors:
+        return header.position
+    alignment = max(_whole(keys, "general.alignment") or _ALIGNMENT, 1)
+    return -(-header.position // alignment) * alignment + end
 
 
 def _skip_array(header: _Header) -> None:

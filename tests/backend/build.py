@@ -1,7 +1,7 @@
 """Values for the tests of the engines, with defaults."""
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -73,10 +73,30 @@ def inventory(*builds: Build, **missing: str) -> Inventory:
     return Inventory(builds=builds, missing=tuple(gaps))
 
 
-def header(keys: Mapping[str, object], *, version: int = 3, count: int | None = None) -> bytes:
-    """The bytes of a GGUF without tensors. Values: text, bool, int (u32), float, list of text."""
-    begin = struct.pack("<4sIQQ", b"GGUF", version, 0, len(keys) if count is None else count)
-    return begin + b"".join(_text(key) + _value(value) for key, value in keys.items())
+Tensor = tuple[tuple[int, ...], int, int]
+"""Dimensions, type, offset from the end of the header."""
+
+
+def header(
+    keys: Mapping[str, object],
+    *,
+    version: int = 3,
+    count: int | None = None,
+    tensors: Sequence[Tensor] = (),
+) -> bytes:
+    """The bytes of a GGUF up to its tensors' data, without what pads them.
+
+    Values: text, bool, int (u32), float, list of text.
+    """
+    counts = (len(tensors), len(keys) if count is None else count)
+    begin = struct.pack("<4sIQQ", b"GGUF", version, *counts)
+    body = b"".join(_text(key) + _value(value) for key, value in keys.items())
+    return begin + body + b"".join(_tensor(f"t{n}", *one) for n, one in enumerate(tensors))
+
+
+def _tensor(name: str, dimensions: tuple[int, ...], kind: int, offset: int) -> bytes:
+    form = f"<I{len(dimensions)}QIQ"
+    return _text(name) + struct.pack(form, len(dimensions), *dimensions, kind, offset)
 
 
 def _value(value: object) -> bytes:

@@ -66,9 +66,35 @@ def test_knows_a_gguf_by_its_source(fields: dict[str, Any]) -> None:
     assert ENGINES.assess(model(**fields), None).choice is not None
 
 
-def test_refuses_a_file_that_is_not_a_model(cached: FilesCached) -> None:
+@pytest.mark.parametrize(
+    ("source", "cure"),
+    [
+        ("gguf/org_name", "push a good one to gguf/org_name in the hub"),
+        ("file:///models/a.gguf", "put a good one in its place"),
+    ],
+)
+def test_refuses_a_file_that_is_not_a_model_and_says_what_helps(
+    cached: FilesCached, source: str, cure: str
+) -> None:
     Path(cached.path).write_bytes(b"version https://git-lfs.github.com/spec/v1\n")
-    assert "not a GGUF file" in refusal(cached)
+    assessment = ENGINES.assess(model(source=source), cached)
+    assert "not a GGUF file" in str(assessment.refusal)
+    assert f"; {cure}, and it is taken by itself" in str(assessment.refusal)
+    assert assessment.bad_files
+
+
+def test_a_projector_that_was_cut_is_as_bad_as_a_model(cached: FilesCached) -> None:
+    """Else llama.cpp would find it, three exits later."""
+    projector = Path(cached.root) / "mmproj.gguf"
+    projector.write_bytes(header({"general.architecture": "clip"})[:-1])
+    with_it = files(cached.path, mmproj=str(projector), digest="d3")
+    assert "mmproj.gguf: truncated header" in refusal(with_it)
+
+
+def test_what_the_manifest_asks_is_no_fault_of_the_files(cached: FilesCached) -> None:
+    assessment = ENGINES.assess(model(extra_args={"ctx_sise": 1}), cached)
+    assert assessment.refusal is not None
+    assert not assessment.bad_files
 
 
 def test_reads_files_again_when_their_digest_is_another(cached: FilesCached) -> None:

@@ -1,4 +1,5 @@
 import os
+import shutil
 import struct
 from pathlib import Path
 
@@ -6,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from reconciler.backend.gguf import HEADER_LIMIT_BYTES, GgufInfo, read_header
+from reconciler.backend.gguf import HEADER_LIMIT_BYTES, GgufInfo, check_whole, read_header
 from reconciler.errors import Rejected, Transient
 from tests.backend.build import header
 from tests.model_files import gemma
@@ -61,6 +62,58 @@ def test_reads_a_real_model() -> None:
     )
 
 
+@pytest.mark.engine
+@pytest.mark.parametrize("size", [100_000_000, -1])
+def test_a_real_model_that_was_cut_is_known_by_its_size(tmp_path: Path, size: int) -> None:
+    """A copy that is under way, or a disk that was full: llama.cpp would only find it in a load."""
+    path = tmp_path / "model.gguf"
+    shutil.copyfile(gemma(), path)
+    whole = path.stat().st_size
+    os.truncate(path, size if size > 0 else whole + size)
+    with pytest.raises(Rejected, match=rf"it is cut off: .* of at least {whole} bytes are there"):
+        read_header(str(path))
+
+
+@pytest.mark.parametrize(
+    ("dimensions", "kind", "needed"),
+    [((256, 2), 0, 2048), ((256,), 1, 512), ((512, 3), 12, 864), ((64, 2), 39, 68), ((8,), 99, 0)],
+)
+def test_the_least_size_is_that_of_the_tensors(
+    tmp_path: Path, dimensions: tuple[int, ...], kind: int, needed: int
+) -> None:
+    """F32, F16, Q4_K, MXFP4, and one that nobody knows yet, which may be as small as it likes."""
+    head = header(BERT, tensors=[(dimensions, kind, 64)])
+    begin = -(-len(head) // 32) * 32 + 64
+    whole = head.ljust(begin, b"\0") + bytes(needed)
+    assert read_header(written(tmp_path, whole)).architecture == "bert"
+    with pytest.raises(Rejected, match=f"{len(whole) - 1} of at least {len(whole)} bytes"):
+        read_header(written(tmp_path, whole[:-1]))
+
+
+def test_the_files_own_alignment_counts(tmp_path: Path) -> None:
+    head = header({**BERT, "general.alignment": 4096}, tensors=[((1,), 0, 0)])
+    path = written(tmp_path, head.ljust(4096, b"\0") + bytes(3))
+    with pytest.raises(Rejected, match="4099 of at least 4100 bytes"):
+        read_header(path)
+
+
+def test_a_later_shard_that_was_cut_is_found(tmp_path: Path) -> None:
+    shards = [tmp_path / f"m-{number:05}-of-00003.gguf" for number in (1, 2, 3)]
+    for number, path in enumerate(shards):
+        path.write_bytes(header({**BERT, "split.no": number, "split.count": 3}))
+    assert read_header(str(shards[0])).shards == 3
+    shards[2].write_bytes(shards[2].read_bytes()[:-1])
+    with pytest.raises(Rejected, match=r"m-00003-of-00003\.gguf: truncated header"):
+        read_header(str(shards[0]))
+
+
+def test_what_is_no_model_of_its_own_can_be_whole(tmp_path: Path) -> None:
+    content = header({"general.architecture": "clip"})
+    check_whole(written(tmp_path, content))
+    with pytest.raises(Rejected, match="truncated header"):
+        check_whole(written(tmp_path, content[:-1]))
+
+
 def test_takes_the_first_shard_of_a_split_model_only(tmp_path: Path) -> None:
     first = {**BERT, "split.no": 0, "split.count": 3}
     assert read_header(written(tmp_path, header(first))).shards == 3
@@ -98,6 +151,9 @@ HUGE = 2**60
         ),
         (header({}, count=1) + struct.pack("<QsIIQ", 1, b"a", 9, 9, 1), "the unknown type 9"),
         (header({}, count=1) + struct.pack("<QsI", 1, b"a", 77), "the unknown type 77"),
+        (header(BERT, tensors=[((1,) * 9, 0, 0)]), "a tensor of 9 dimensions"),
+        (header(BERT, tensors=[((1,), 0, 0)])[:-1], "truncated header"),
+        (header(BERT)[:8] + struct.pack("<Q", HUGE) + header(BERT)[16:], f"claims {HUGE} tensors"),
     ],
 )
 def test_rejects_what_is_not_a_model(tmp_path: Path, content: bytes, message: str) -> None:
