@@ -50,7 +50,7 @@ def field_of_peers(root: Path) -> Iterator[Field]:
         ]
         absent = {}
         if (nginx := shutil.which("nginx")) is None:
-            absent["nginx"] = "it is not on PATH (Debian: apt-get install nginx-light)"
+            absent["nginx"] = "it is not on PATH (Debian: apt-get install nginx)"
         else:
             peers.append(stack.enter_context(_nginx(nginx, root / "nginx", upstream_port)))
         yield Field(upstream_port=upstream_port, peers=tuple(peers), absent=absent)
