@@ -24,7 +24,7 @@ check: $(DEV)  ## format, lint, types, layers
 	$(BIN)/lint-imports
 
 bench: $(DEV)  ## CPU and latency of proxy and loop against peers; writes docs/performance.md (4 min)
-	$(BIN)/python -m tests.bench --page docs/performance.md $(BENCH_ARGS)
+	$(BIN)/python -m tests.bench $(or $(BENCH_ARGS),--page docs/performance.md)
 
 schema: $(DEV)  ## write schema/manifest.schema.json anew
 	$(BIN)/xgen-model schema > schema/manifest.schema.json
