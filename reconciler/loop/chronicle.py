@@ -205,5 +205,4 @@ class Chronicle:
         self._journal.record(
             EventKind.NODE_WAIT_CHANGED,
             "; ".join(waits) if waits else "nothing holds up the node any more",
-            level=Level.WARNING if waits else Level.INFO,
         )

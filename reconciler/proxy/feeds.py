@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from itertools import islice
 from typing import Annotated
 
 import msgspec
@@ -98,7 +97,7 @@ class Events:
 
 
 def _limited(events: Sequence[Event], limit: int, *, newest: bool) -> Sequence[Event]:
-    return events[-limit:] if newest else tuple(islice(events, limit))
+    return events[-limit:] if newest else events[:limit]
 
 
 class _LogsQuery(msgspec.Struct, forbid_unknown_fields=True):

@@ -231,6 +231,7 @@ def test_followers_end_with_the_agent_and_hear_of_it(agent: Agent) -> None:
 
 
 def test_no_key_of_a_backend_shows_anywhere(agent: Agent) -> None:
+    """Scenario 78, litellm#24530: pages for operators that leak what they are made from."""
     agent.write(manifest(model("a", env='{HF_TOKEN: {from_env: HUB_TOKEN}, LEVEL: "1"}')))
     agent.environment["HUB_TOKEN"] = "hub-secret-42"
     agent.start()
@@ -257,10 +258,13 @@ def test_every_line_of_the_agents_log_is_one_json_object(agent: Agent) -> None:
     agent.start()
     agent.wait_up()
     agent.wait_condition("ManifestValid", "False")
-    agent.write(manifest(model("a", env='{STAND_IN: "--crash-after-requests 1"}')))
+    agent.write(manifest(model("a", env='{STAND_IN: "--crash-after-requests 2"}')))
+    agent.wait_state("a", "loaded")
+    agent.post("/v1/completions", {"model": "a", "prompt": "x"}, **{"X-Request-Id": "mine"})
     agent.wait_state("a", "error")
     assert agent.stop() == 0
     lines = [json.loads(line) for line in agent.log.splitlines()]
     assert {line["node"] for line in lines} == {"node-a"}
     about = [line for line in lines if line.get("model") == "a"]
-    assert all(line["revision"] for line in about)
+    assert all(line["revision"] for line in about if "request_id" not in line)
+    assert [line["model"] for line in lines if line.get("request_id") == "mine"] == ["a"]
