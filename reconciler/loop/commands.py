@@ -1,6 +1,7 @@
 """What operators ask of a running agent: noted here, carried out by the loop's next tick (R1)."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -28,22 +29,40 @@ class Reconcile:
         return f"{self.asked_by} asked to {what}"
 
 
-class Commands:
-    """The queue. `look_again`: makes the source be read at once."""
+READ_SECONDS = 3.0
+"""For the source to be read before a command is carried out all the same."""
 
-    def __init__(self, *, wake: Callable[[], None], look_again: Callable[[], None]) -> None:
+
+class Commands:
+    """The queue. `look_again`: makes the source be read at once; its event is set when it was."""
+
+    def __init__(
+        self,
+        *,
+        wake: Callable[[], None],
+        look_again: Callable[[], asyncio.Event],
+        read_seconds: float = READ_SECONDS,
+    ) -> None:
         self._wake = wake
         self._look_again = look_again
+        self._read_seconds = read_seconds
         self._queue: list[Reconcile] = []
 
     async def reconcile(
         self, *, retry: bool, model: ModelName | None, asked_by: str
     ) -> tuple[ModelName, ...]:
-        """Returns the models whose failure was forgiven, once the loop has taken it up."""
+        """Returns the models whose failure was forgiven, once the loop has taken it up.
+
+        The manifest is read first, so that the tick which takes it up knows the newest one; a
+        source that hangs (NFS) holds up no retry.
+        """
         done: asyncio.Future[tuple[ModelName, ...]] = asyncio.get_running_loop().create_future()
         command = Reconcile(retry=retry, model=model, asked_by=asked_by, done=done)
+        read = self._look_again()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._read_seconds):
+                await read.wait()
         self._queue.append(command)
-        self._look_again()
         self._wake()
         try:
             return await done

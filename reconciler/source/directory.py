@@ -45,15 +45,22 @@ class DirectorySource:
         self._last: Listing | None = None
         self._notices: dict[str, str] = {}
         self._hint = asyncio.Event()
+        self._asked: list[asyncio.Event] = []
 
     @property
     def notices(self) -> tuple[str, ...]:
         """What an operator should know of how this source is read; not errors."""
         return tuple(self._notices.values())
 
-    def look_again(self) -> None:
-        """Make `snapshots` read now, without an event or its next poll."""
+    def look_again(self) -> asyncio.Event:
+        """Make `snapshots` read now, without an event or its next poll.
+
+        The event is set once a read that began after this call has been handed over.
+        """
+        asked = asyncio.Event()
+        self._asked.append(asked)
         self._hint.set()
+        return asked
 
     async def read(self) -> Snapshot:
         """Read everything now; plain files are read until two reads agree.
@@ -84,6 +91,7 @@ class DirectorySource:
         try:
             while True:
                 hint.clear()
+                asked, self._asked = self._asked, []
                 if self._watch:
                     await watcher.follow(await asyncio.to_thread(folders_to_watch, self._path))
                     self._say_if_blind(watcher.failure)
@@ -91,6 +99,8 @@ class DirectorySource:
                 if snapshot != shown:
                     shown = snapshot
                     yield snapshot
+                for each in asked:
+                    each.set()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(self._poll_seconds):
                         await hint.wait()

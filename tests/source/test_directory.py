@@ -217,6 +217,25 @@ async def test_a_plain_file_counts_when_two_reads_agree_and_a_swap_at_once(tmp_p
             await plain.read()
 
 
+async def test_a_look_that_is_asked_for_ends_when_its_read_was_handed_over(tmp_path: Path) -> None:
+    source = DirectorySource(tmp_path, poll_seconds=600.0, settle_seconds=0.02, watch=False)
+    seen: list[dict[str, str]] = []
+
+    async def follow() -> None:
+        async with aclosing(source.snapshots()) as snapshots:
+            async for snapshot in snapshots:
+                seen.append(text(snapshot))
+
+    following = asyncio.create_task(follow())
+    for number in "12":
+        (tmp_path / "a.yaml").write_text(number)
+        async with asyncio.timeout(10):
+            await source.look_again().wait()
+        assert seen[-1] == {"a.yaml": number}
+    following.cancel()
+    await asyncio.gather(following, return_exceptions=True)
+
+
 async def test_a_cancelled_reader_leaves_nothing_running(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("1")
     started = asyncio.Event()
