@@ -1,6 +1,7 @@
 """Runs an agent as this process: the event loop, and the signals that end it."""
 
 import asyncio
+import gc
 import resource
 import signal
 from collections.abc import Awaitable, Callable
@@ -40,6 +41,16 @@ def _raise_file_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
+def _spare_garbage_collection() -> None:
+    """What was made at the start stays for good: never walk it again, and walk the rest less often.
+
+    Full collections took a quarter of the CPU of a small request, and 60 ms of everybody's time.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 50)
+
+
 async def _main(settings: Settings, companion: Companion | None, cut_short: int) -> int:
     shutdown = Shutdown()
     loop = asyncio.get_running_loop()
@@ -58,6 +69,7 @@ async def _main(settings: Settings, companion: Companion | None, cut_short: int)
                 shutdown.signal("the companion's end")
 
     def on_up(up: Up) -> None:
+        _spare_garbage_collection()
         if companion is not None:
             beside.append(asyncio.create_task(accompany(up, companion), name="companion"))
 

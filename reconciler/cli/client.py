@@ -39,10 +39,7 @@ class Agent:
 
     def servers(self) -> Json:
         """The cluster's view."""
-        view = self.get("/api/cluster/servers")
-        if not isinstance(view.get("servers"), list):
-            raise Rejected(self._not_an_agent("it answers, but not as one"))
-        return view
+        return self.get("/api/cluster/servers")
 
     @contextmanager
     def stream(
@@ -62,9 +59,9 @@ class Agent:
                 httpx.Client(base_url=self.url, timeout=limits, trust_env=self._by_proxy) as client,
                 client.stream("GET", path, params=query) as answer,
             ):
-                if answer.status_code != httpx.codes.OK:
+                if not answer.is_success:
                     answer.read()
-                    self._refuse(answer)
+                self._check(answer)
                 yield answer.iter_lines()
         except httpx.HTTPError as exc:
             raise Transient(self._away(exc)) from exc
@@ -78,19 +75,20 @@ class Agent:
                 answer = client.request(method, path, **more)
         except httpx.HTTPError as exc:
             raise Transient(self._away(exc)) from exc
-        if not answer.is_success:
-            self._refuse(answer)
-        value = _object(answer.text)
-        if value is None:
-            raise Rejected(self._not_an_agent(f"{path} is not JSON of ours"))
-        return value
+        self._check(answer)
+        return _object(answer.text)
 
-    def _refuse(self, answer: httpx.Response) -> None:
+    def _check(self, answer: httpx.Response) -> None:
         """Raise what an answer that is no success means, with the step that helps."""
-        error = (_object(answer.text) or {}).get("error")
-        if not isinstance(error, dict) or "message" not in error:
-            raise Rejected(self._not_an_agent(f"it answers {answer.status_code}"))
-        message = str(error["message"])
+        if "x-served-by" not in answer.headers:
+            raise Rejected(
+                f"cannot use {self.url}: what answers there is no xgen-model agent; "
+                "name an agent's URL with --server, as in --server http://HOST:8000"
+            )
+        if answer.is_success:
+            return
+        error = _object(answer.text).get("error", {})
+        message = error.get("message", f"{self.url} answers {answer.status_code}")
         if answer.status_code == httpx.codes.FORBIDDEN:
             message += "; run the command on the agent's own node"
         if error.get("code") == "unknown_path":
@@ -120,12 +118,6 @@ class Agent:
                 "--server URL or --data-dir"
             )
         return f"{said}; {self.folder} says that it answers there. See its log, or --server URL"
-
-    def _not_an_agent(self, why: str) -> str:
-        return (
-            f"cannot use {self.url}: {why}, so it is no xgen-model agent; "
-            "name an agent's URL with --server, as in --server http://HOST:8000"
-        )
 
 
 def find_agent(server: str | None, folder: Path) -> Agent:
@@ -157,17 +149,18 @@ def _checked(server: str) -> str:
         parsed = httpx.URL(url)
     except httpx.InvalidURL as exc:
         raise Rejected(f"cannot use --server {server}: {exc}") from exc
-    if parsed.scheme not in ("http", "https") or not parsed.host:
+    if parsed.scheme not in ("http", "https") or not parsed.host or (parsed.port or 0) > 65535:
         raise Rejected(f"cannot use --server {server}: it must look like http://HOST:8000")
     return url.rstrip("/")
 
 
-def _object(text: str) -> Json | None:
+def _object(text: str) -> Json:
+    """An agent's JSON; empty for anything else."""
     try:
         value = json.loads(text)
     except ValueError:
-        return None
-    return value if isinstance(value, dict) else None
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def _cause(exc: httpx.HTTPError) -> str:

@@ -1,17 +1,24 @@
 """The command as a shell runs it: a process of its own, on pipes or on a terminal."""
 
+import contextlib
 import fcntl
 import os
 import pty
+import re
+import signal
 import struct
 import subprocess
 import sys
 import termios
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+from tests.waiting import wait_until
 
 XGEN_MODEL = str(Path(sys.executable).with_name("xgen-model"))
 _SECONDS = 60
+_ESCAPES = re.compile(r"\x1b(\[[0-9;?]*[ -/]*[@-~]|[()].)")
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -39,35 +46,81 @@ def xgen_model(
     )
 
 
-def on_a_terminal(
-    *arguments: str | Path, columns: int, env: Mapping[str, str] | None = None
-) -> tuple[int, str]:
-    """Run it on a terminal of so many columns. Returns the exit code and what was shown."""
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
-    with subprocess.Popen(
+class Started:
+    """A command that goes on; `raw` is what it has printed so far, stderr included."""
+
+    def __init__(self, process: subprocess.Popen[bytes], descriptor: int) -> None:
+        self._process = process
+        self._descriptor = descriptor
+        self._bytes = b""
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    @property
+    def raw(self) -> str:
+        return self._bytes.decode(errors="replace").replace("\r\n", "\n")
+
+    @property
+    def text(self) -> str:
+        """Without colours and moves of the cursor."""
+        return _ESCAPES.sub("", self.raw)
+
+    def wait_for(self, said: str, *, times: int = 1) -> None:
+        wait_until(lambda: self.text.count(said) >= times, what=f"{said!r}; so far:\n{self.text}")
+
+    def wait(self) -> int:
+        """Its exit code, when all of its output has been read."""
+        code = self._process.wait(_SECONDS)
+        self._reader.join(_SECONDS)
+        return code
+
+    def interrupt(self) -> int:
+        """Ctrl-C. Returns the exit code."""
+        self._process.send_signal(signal.SIGINT)
+        return self.wait()
+
+    def close(self) -> None:
+        self._process.kill()
+        self.wait()
+        os.close(self._descriptor)
+
+    def _read(self) -> None:
+        """A terminal whose other side has closed is an error to read."""
+        with contextlib.suppress(OSError):
+            while chunk := os.read(self._descriptor, 65536):
+                self._bytes += chunk
+
+
+@contextlib.contextmanager
+def started(
+    *arguments: str | Path, columns: int | None = None, env: Mapping[str, str] | None = None
+) -> Iterator[Started]:
+    """Start it, on a terminal of so many columns, or (None) with a pipe for its output."""
+    if columns is None:
+        ours, theirs = os.pipe()
+    else:
+        ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    process = subprocess.Popen(
         [XGEN_MODEL, *map(str, arguments)],
-        stdin=theirs,
+        stdin=subprocess.DEVNULL if columns is None else theirs,
         stdout=theirs,
         stderr=theirs,
         env=environment(**(env or {})),
         start_new_session=True,
-    ) as process:
-        os.close(theirs)
-        shown = b""
-        try:
-            while chunk := _read(ours):
-                shown += chunk
-            code = process.wait(_SECONDS)
-        finally:
-            process.kill()
-            os.close(ours)
-    return code, shown.decode().replace("\r\n", "\n")
-
-
-def _read(descriptor: int) -> bytes:
-    """Empty at the end: a terminal whose other side has closed is an error to read."""
+    )
+    os.close(theirs)
+    command = Started(process, ours)
     try:
-        return os.read(descriptor, 65536)
-    except OSError:
-        return b""
+        yield command
+    finally:
+        command.close()
+
+
+def on_a_terminal(
+    *arguments: str | Path, columns: int, env: Mapping[str, str] | None = None
+) -> tuple[int, str]:
+    """Run it to its end on a terminal. Returns the exit code and what was shown."""
+    with started(*arguments, columns=columns, env=env) as command:
+        code = command.wait()
+        return code, command.raw
