@@ -3,6 +3,13 @@
 import os
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# On a new machine the first draws build caches; a slow draw is no fault of the code under test.
+settings.register_profile(
+    "shared", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("shared")
 
 KNOWN = (
     "needs the right to mount",

@@ -30,6 +30,9 @@ class Agent:
     args: list[str] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = None
+    client: httpx.Client = field(
+        default_factory=lambda: httpx.Client(timeout=60, trust_env=False), repr=False
+    )
 
     @property
     def manifests(self) -> Path:
@@ -112,12 +115,12 @@ class Agent:
 
     def _answers(self) -> bool:
         try:
-            return httpx.get(f"{self.url}/healthz", trust_env=False).status_code == 200
+            return self.client.get(f"{self.url}/healthz").status_code == 200
         except (httpx.HTTPError, OSError, ValueError, KeyError):
             return False
 
     def self_view(self) -> Entry:
-        answer = httpx.get(f"{self.url}/api/cluster/_self", trust_env=False, timeout=10)
+        answer = self.client.get(f"{self.url}/api/cluster/_self")
         answer.raise_for_status()
         view: Entry = answer.json()
         return view
@@ -155,9 +158,7 @@ class Agent:
         return wait_for(look, what=f"{kind} is {status}; log:\n{self.recent_log}")
 
     def post(self, path: str, body: Entry, **headers: str) -> httpx.Response:
-        return httpx.post(
-            f"{self.url}{path}", json=body, headers=headers, timeout=60, trust_env=False
-        )
+        return self.client.post(f"{self.url}{path}", json=body, headers=headers)
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Send a signal and wait for the end. Returns the exit code."""

@@ -31,6 +31,7 @@ def make_agent(tmp_path: Path) -> Iterator[MakeAgent]:
                 agent.process.send_signal(number)
         if agent.process is not None:
             agent.process.wait(30)
+        agent.client.close()
     for agent in agents:
         left = agent.processes()
         for pid in left:
