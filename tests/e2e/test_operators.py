@@ -231,7 +231,7 @@ def test_followers_end_with_the_agent_and_hear_of_it(agent: Agent) -> None:
 
 
 def test_no_key_of_a_backend_shows_anywhere(agent: Agent) -> None:
-    """Scenario 78, litellm#24530: pages for operators that leak what they are made from."""
+    """Scenario 78, litellm#24530, in part: whoever reads a page without a key finds none in it."""
     agent.write(manifest(model("a", env='{HF_TOKEN: {from_env: HUB_TOKEN}, LEVEL: "1"}')))
     agent.environment["HUB_TOKEN"] = "hub-secret-42"
     agent.start()
