@@ -23,6 +23,7 @@ from reconciler.cache.store import Store, StoredObject
 from reconciler.cache.take_in import take_in
 from reconciler.errors import Rejected, Transient, XgenError
 from reconciler.plan.desired import ModelSpec
+from reconciler.plan.ids import FilesDigest
 from reconciler.plan.observed import FilesCached
 
 log = structlog.get_logger(__name__)
@@ -111,6 +112,28 @@ class ModelCache:
             failure = Transient(f"cannot fetch {prefix} into {self._layout.models}: {exc.strerror}")
             return self._use_in_place(spec, prefix, wish, failure)
 
+    def listed_digest(self, spec: ModelSpec) -> FilesDigest | None:
+        """The digest that a fetch would bring now. Blocking; raises as `fetch` does.
+
+        None where there is nothing to compare with: files in place, a pinned digest, no hub.
+        """
+        address = parse_source(spec.source, spec.file)
+        if self._store is None or isinstance(address, LocalAddress) or spec.digest is not None:
+            return None
+        prefix = address.prefix
+        if self._layout.standing(prefix) is not None:
+            return None
+        record = _listed(self._store, prefix)
+        choice = choose(record.sizes, wish_of(spec, prefix, address.file), record.main_ref)
+        return record.digest_of(choice.paths)
+
+    def retire(self, spec: ModelSpec, *, keep: FilesDigest) -> None:
+        """Give up what is cached for a spec, but for `keep`: `fetch` brings what the hub holds."""
+        address = parse_source(spec.source, spec.file)
+        if not isinstance(address, LocalAddress):
+            wish = wish_of(spec, address.prefix, address.file)
+            self._published.retire(address.prefix, wish, keep)
+
     def _fetch(self, spec: ModelSpec, wish: Wish, pull: Pull) -> FilesCached:
         """With the prefix's lock held."""
         prefix = pull.prefix
@@ -120,6 +143,7 @@ class ModelCache:
             return self._use_in_place(spec, prefix, wish, exc)
         _check_pin(spec, prefix, record)
         choice = choose(record.sizes, wish, record.main_ref)
+        self._published.reinstate(prefix, record.digest_of(choice.paths))
         if self._layout.standing(prefix) is not None:
             taken = take_in(self._layout, prefix, record)
             if taken is None and (found := self._find_unmovable(spec, prefix, wish)) is not None:
@@ -138,10 +162,7 @@ class ModelCache:
 
     def _revision(self, store: Store, prefix: str) -> Record:
         """The record of what the hub holds now, with what is here of it already."""
-        listing = [item for item in store.objects(prefix) if not is_hidden(item.path)]
-        if not listing:
-            raise Transient(f"cannot fetch {prefix}: the hub has none{_nearest(store, prefix)}")
-        record = new_record(listing, _main_ref(store, listing))
+        record = _listed(store, prefix)
         path = self._layout.record(prefix, record.digest)
         known = load_record(path)
         if known is not None:
@@ -194,6 +215,14 @@ def _check_pin(spec: ModelSpec, prefix: str, record: Record) -> None:
         raise Transient(
             f"cannot fetch {prefix}: the manifest pins {pinned}, the hub holds {record.digest}"
         )
+
+
+def _listed(store: Store, prefix: str) -> Record:
+    """What the hub holds now, with nothing of it here."""
+    listing = [item for item in store.objects(prefix) if not is_hidden(item.path)]
+    if not listing:
+        raise Transient(f"cannot fetch {prefix}: the hub has none{_nearest(store, prefix)}")
+    return new_record(listing, _main_ref(store, listing))
 
 
 def _main_ref(store: Store, listing: Sequence[StoredObject]) -> str | None:

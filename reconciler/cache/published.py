@@ -8,6 +8,7 @@ from reconciler.cache.choose import Wish, choose
 from reconciler.cache.layout import Layout
 from reconciler.cache.record import Record, load_record
 from reconciler.errors import XgenError
+from reconciler.plan.ids import FilesDigest
 from reconciler.plan.observed import FilesCached
 
 Signature = tuple[str | None, tuple[tuple[str, int, int], ...]]
@@ -43,16 +44,38 @@ class Published:
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
         self._memory: dict[tuple[str, Wish, str | None], Found] = {}
+        self._retired: set[tuple[str, FilesDigest]] = set()
 
     def find(self, prefix: str, wish: Wish, digest: str | None) -> FilesCached | None:
         """The files of a wish, from the linked revision first; `digest`: from that one only."""
+        return next(
+            (
+                item.files
+                for item in self._found(prefix, wish, digest)
+                if (prefix, item.files.digest) not in self._retired and item.holds()
+            ),
+            None,
+        )
+
+    def retire(self, prefix: str, wish: Wish, keep: FilesDigest) -> None:
+        """Find only these files for a wish, in this process's life: the others proved bad."""
+        for item in self._found(prefix, wish, None):
+            if item.files.digest != keep:
+                self._retired.add((prefix, item.files.digest))
+        self.reinstate(prefix, keep)
+
+    def reinstate(self, prefix: str, digest: FilesDigest) -> None:
+        """The hub holds them, so there is nothing better."""
+        self._retired.discard((prefix, digest))
+
+    def _found(self, prefix: str, wish: Wish, digest: str | None) -> tuple[Candidate, ...]:
         signature = self._signature(prefix)
         key = (prefix, wish, digest)
         found = self._memory.get(key)
         if found is None or found.signature != signature:
             found = Found(signature, self._candidates(prefix, wish, digest))
             self._memory[key] = found
-        return next((item.files for item in found.candidates if item.holds()), None)
+        return found.candidates
 
     def forget(self) -> None:
         """Read the records again: after one was written, whatever the clock's grain."""

@@ -11,6 +11,7 @@ import structlog
 from structlog.contextvars import bind_contextvars
 
 from reconciler.apply.backends import Backends, BackendView
+from reconciler.apply.comparisons import Comparisons, Doubt
 from reconciler.apply.effects import Effects, Prepared
 from reconciler.apply.outcomes import FilesFetched
 from reconciler.backend.engines import Assessment, Engines
@@ -91,6 +92,7 @@ class Reconciler:
         self._show_plan = show_plan
         self._max_parallel_loads = max_parallel_loads
         self._wakeup = wakeup
+        self._comparisons = Comparisons(cache, wake=wakeup.set)
         self._books = Books()
         self._ending = False
         self._closed = False
@@ -109,6 +111,7 @@ class Reconciler:
                     await self._wakeup.wait()
             except TimeoutError:
                 continue
+        await self._comparisons.close()
 
     def end(self) -> None:
         """From the next tick on, nothing is started or stopped; what happens is still reported."""
@@ -148,6 +151,7 @@ class Reconciler:
         leftovers = self._backends.leftovers()
         looks = await asyncio.to_thread(self._look, desired.models if desired else ())
         observed = self._observe(looks, views, in_flight, leftovers)
+        self._comparisons.doubt(self._doubts(looks, views))
         made = plan(desired, observed, now)
         if self._ending:
             made = ending(made, self._views().keys())
@@ -162,6 +166,8 @@ class Reconciler:
             forgiven = self._books.forgive(command.model) if command.retry else {}
             for model, failure in forgiven.items():
                 self._chronicle.forgiven(model, failure)
+            if command.retry:
+                self._comparisons.hurry(command.model)
             if not command.done.done():
                 command.done.set_result(tuple(sorted(forgiven)))
 
@@ -194,6 +200,35 @@ class Reconciler:
             assessment = self._engines.assess(model, files)
             looks[model.name] = _Look(desired=model, files=files, assessment=assessment)
         return looks
+
+    def _doubts(
+        self,
+        looks: Mapping[ModelName, _Look],
+        views: Mapping[ModelName, tuple[BackendView, ...]],
+    ) -> Mapping[ModelName, Doubt]:
+        """Files that may be bad, for all one knows: the hub may hold better ones by now."""
+        proven = {
+            view.instance.files_digest
+            for each in views.values()
+            for view in each
+            if view.loaded_at is not None
+        }
+        return {
+            name: Doubt(spec=look.desired.spec, digest=look.files.digest)
+            for name, look in looks.items()
+            if look.files is not None
+            and look.files.digest not in proven
+            and (look.assessment.bad_files or self._never_loads(look.desired, look.files))
+        }
+
+    def _never_loads(self, model: DesiredModel, files: FilesCached) -> bool:
+        failed = self._books.failure(model.name)
+        return (
+            failed is not None
+            and failed.during == "load"
+            and not failed.ever_loaded
+            and (failed.spec_hash, failed.files_digest) == (model.spec_hash, files.digest)
+        )
 
     def _views(self) -> Mapping[ModelName, tuple[BackendView, ...]]:
         views: dict[ModelName, tuple[BackendView, ...]] = {}

@@ -1,5 +1,6 @@
 """Specs and hubs for the tests of the cache, with defaults."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +26,11 @@ class CountingStore(DirectoryStore):
         super().__init__(root)
         self.read_keys: list[str] = []
         self.listed = 0
+        self.on_listing: Callable[[int], None] = lambda _looks: None
 
     def objects(self, prefix: str) -> Any:
         self.listed += 1
+        self.on_listing(self.listed)
         return super().objects(prefix)
 
     def read(self, stored: Any, fd: int, **callbacks: Any) -> None:

@@ -16,7 +16,8 @@ from reconciler.cache.model_cache import ModelCache
 from reconciler.cache.store import Store
 from reconciler.errors import Rejected, Transient, XgenError
 from reconciler.hub.directory import DirectoryStore
-from reconciler.plan.desired import Format
+from reconciler.plan.desired import Format, ModelSpec
+from reconciler.plan.ids import FilesDigest
 from tests.cache.specs import CountingStore, put, spec
 from tests.s3_server import S3Server, s3_store, serve_s3
 from tests.tcp_relay import relay_to
@@ -58,6 +59,13 @@ def opened(tmp_path: Path, store: Store | None, **settings: tuple[Path, ...]) ->
     cache = ModelCache(tmp_path / "models", store, **settings)
     cache.open()
     return cache
+
+
+def listed(cache: ModelCache, wanted: ModelSpec) -> FilesDigest:
+    """What the hub holds for it now."""
+    digest = cache.listed_digest(wanted)
+    assert digest is not None
+    return digest
 
 
 def remains(tmp_path: Path) -> list[str]:
@@ -202,6 +210,61 @@ def test_a_newer_push_is_not_taken_up_by_itself(tmp_path: Path, hub: tuple[Path,
 
     assert cache.fetch(spec()) == cache.lookup(spec()) == files
     assert Path(files.path).read_bytes() == b"old"
+
+
+def test_files_that_were_retired_are_fetched_anew(tmp_path: Path, hub: tuple[Path, Store]) -> None:
+    folder, store = hub
+    put(folder, "gguf/org_name/x.gguf", b"half")
+    cache = opened(tmp_path, store)
+    half = cache.fetch(spec())
+    assert listed(cache, spec()) == half.digest
+    put(folder, "gguf/org_name/x.gguf", b"half and half")
+
+    newer = listed(cache, spec())
+    assert newer != half.digest
+    cache.retire(spec(), keep=newer)
+
+    assert cache.lookup(spec()) is None
+    whole = cache.fetch(spec())
+    assert whole.digest == newer
+    assert Path(whole.path).read_bytes() == b"half and half"
+    assert opened(tmp_path, store).lookup(spec()) == whole
+
+
+def test_the_retirement_of_one_file_leaves_the_others_of_the_prefix(tmp_path: Path) -> None:
+    for name in ("q4.gguf", "q8.gguf"):
+        put(tmp_path / "hub", f"gguf/org_name/{name}", name.encode())
+    cache = opened(tmp_path, DirectoryStore(tmp_path / "hub"))
+    other = cache.fetch(spec(file="q4.gguf"))
+    cache.fetch(spec(file="q8.gguf"))
+    put(tmp_path / "hub", "gguf/org_name/q8.gguf", b"pushed again")
+
+    cache.retire(spec(file="q8.gguf"), keep=listed(cache, spec(file="q8.gguf")))
+
+    assert cache.lookup(spec(file="q8.gguf")) is None
+    assert cache.lookup(spec(file="q4.gguf")) == other
+
+
+def test_what_the_hub_holds_again_is_no_longer_retired(tmp_path: Path) -> None:
+    path = put(tmp_path / "hub", "gguf/org_name/x.gguf", b"first")
+    cache = opened(tmp_path, DirectoryStore(tmp_path / "hub"))
+    first = cache.fetch(spec())
+    first_stat = path.stat()
+    put(tmp_path / "hub", "gguf/org_name/x.gguf", b"second")
+    cache.retire(spec(), keep=listed(cache, spec()))
+    put(tmp_path / "hub", "gguf/org_name/x.gguf", b"first")
+    os.utime(path, ns=(first_stat.st_atime_ns, first_stat.st_mtime_ns))
+
+    assert cache.fetch(spec()) == first == cache.lookup(spec())
+
+
+def test_there_is_nothing_to_compare_a_pinned_or_local_model_with(tmp_path: Path) -> None:
+    path = put(tmp_path / "hub", "gguf/org_name/x.gguf")
+    cache = opened(tmp_path, DirectoryStore(tmp_path / "hub"))
+
+    assert cache.listed_digest(spec(digest="0" * 64)) is None
+    assert cache.listed_digest(spec(f"file://{path}")) is None
+    assert opened(tmp_path, None).listed_digest(spec()) is None
 
 
 def test_a_second_quantisation_leaves_the_first_as_it_is(
