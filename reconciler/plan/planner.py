@@ -62,7 +62,7 @@ def _unread(desired: Desired | None, observed: Observed) -> tuple[str, ...]:
     """Nothing is done before both were read once, for nothing can be called unwanted (R3)."""
     notes = []
     if desired is None:
-        notes.append("nothing is started or stopped: no manifest was read yet")
+        notes.append("nothing is started or stopped: no valid manifest was read yet")
     if not observed.processes_read:
         notes.append("nothing is started or stopped: the processes were not read yet")
     return tuple(notes)

@@ -98,7 +98,7 @@ def test_a_suspended_node_is_ready() -> None:
 
 def test_before_the_first_read_nothing_is_ready() -> None:
     published = Published()
-    published.publisher().report((), {}, Understanding(), waits=("no manifest was read yet",))
+    published.publisher().report((), {}, Understanding(), waits=("no valid manifest was read yet",))
     assert not published[-1].ready
 
 
