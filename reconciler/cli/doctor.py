@@ -56,23 +56,30 @@ class Subject:
 def doctor(
     manifest: Annotated[
         Path | None,
-        typer.Option(envvar="XGEN_MANIFEST", metavar="PATH", help="As for `run`, here and below."),
+        typer.Option(
+            envvar="XGEN_MANIFEST", metavar="PATH", help="The manifest that `run` would get."
+        ),
     ] = None,
-    hub: Annotated[str | None, typer.Option(envvar="XGEN_HUB", metavar="HUB")] = None,
+    hub: Annotated[
+        str | None, typer.Option(envvar="XGEN_HUB", metavar="HUB", help="Its hub.")
+    ] = None,
     node: Annotated[
-        str | None, typer.Option(envvar=["XGEN_NODE", "NODE_NAME"], metavar="NAME")
+        str | None,
+        typer.Option(envvar=["XGEN_NODE", "NODE_NAME"], metavar="NAME", help="Its name."),
     ] = None,
     listen: Annotated[
-        str, typer.Option(envvar="XGEN_LISTEN", metavar="HOST:PORT")
+        str, typer.Option(envvar="XGEN_LISTEN", metavar="HOST:PORT", help="Its address.")
     ] = "127.0.0.1:8000",
     data: DataDir = None,
     models_dir: Annotated[
-        Path | None, typer.Option(envvar="XGEN_MODELS_DIR", metavar="DIR")
+        Path | None, typer.Option(envvar="XGEN_MODELS_DIR", metavar="DIR", help="Its cache.")
     ] = None,
     llama_server: Annotated[
-        str | None, typer.Option(envvar="XGEN_LLAMA_SERVER", metavar="PATH")
+        str | None, typer.Option(envvar="XGEN_LLAMA_SERVER", metavar="PATH", help="Its engine.")
     ] = None,
-    ports: Annotated[str, typer.Option(envvar="XGEN_PORTS", metavar="FIRST-LAST")] = "18000-18999",
+    ports: Annotated[
+        str, typer.Option(envvar="XGEN_PORTS", metavar="FIRST-LAST", help="For its backends.")
+    ] = "18000-18999",
     server: ServerOption = None,
     output: OutputOption = Output.TEXT,
 ) -> int:

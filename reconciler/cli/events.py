@@ -52,7 +52,10 @@ def events(
         typer.Option(metavar="MODEL", help="Only of this model.", autocompletion=complete_model),
     ] = None,
     last: Annotated[
-        int, typer.Option("--last", "-n", min=1, max=1000, help="How many of the last ones.")
+        int,
+        typer.Option(
+            "--last", "-n", metavar="N", min=1, max=1000, help="How many of the last ones."
+        ),
     ] = 50,
     server: ServerOption = None,
     data: DataDir = None,

@@ -35,7 +35,9 @@ def logs(
     ] = False,
     lines: Annotated[
         int,
-        typer.Option("--lines", "-n", min=0, max=_MOST_LINES, help="How many of the last lines."),
+        typer.Option(
+            "--lines", "-n", metavar="N", min=0, max=_MOST_LINES, help="How many of the last lines."
+        ),
     ] = 200,
     server: ServerOption = None,
     data: DataDir = None,

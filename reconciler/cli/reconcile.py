@@ -40,7 +40,7 @@ def reconcile(
     data: DataDir = None,
     output: OutputOption = Output.TEXT,
 ) -> int:
-    """Make an agent read its manifest and look at everything now, not at its next tick.
+    """Make an agent read its manifest and look at everything now.
 
     What failed for good waits for a change, or for --retry. Only on the agent's own node.
 

@@ -34,11 +34,13 @@ def validate(
     paths: Annotated[
         list[Path],
         typer.Argument(
-            help="Files, or directories whose *.yaml, *.yml and *.json are read, not those below."
+            metavar="PATH",
+            help="Files, or directories whose *.yaml, *.yml and *.json are read, not those below.",
         ),
     ],
     node: Annotated[
-        str | None, typer.Option(help="Also say what the node of this name would run.")
+        str | None,
+        typer.Option(metavar="NAME", help="Also say what the node of this name would run."),
     ] = None,
     output: Annotated[
         Output, typer.Option(help="For people, as JSON, or as annotations of a GitHub workflow.")
@@ -147,6 +149,7 @@ def _counted(number: int, noun: str) -> str:
 def _as_json(inspection: Inspection, desired: Desired | None, files: int) -> dict[str, object]:
     manifest = inspection.manifest
     answer: dict[str, object] = {
+        "api": 1,
         "ok": manifest is not None,
         "files": files,
         "models": [] if manifest is None else [entry.model.name for entry in manifest.models],
