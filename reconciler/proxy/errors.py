@@ -54,6 +54,16 @@ def as_json(problem: Problem) -> bytes:
     )
 
 
+def bad_request(cause: str) -> Problem:
+    message = f"cannot read the request: {cause}"
+    return Problem(status=400, code="invalid_request", message=message)
+
+
+def head_too_large(limit_bytes: int) -> Problem:
+    message = f"cannot read the request: its head is larger than {limit_bytes} bytes"
+    return Problem(status=431, code="head_too_large", message=message)
+
+
 def bad_body(cause: str) -> Problem:
     return Problem(status=400, code="invalid_json", message=f"cannot read the body: {cause}")
 
@@ -77,6 +87,13 @@ def bad_model(cause: str) -> Problem:
 def body_too_large(limit_bytes: int) -> Problem:
     message = f"cannot take the body: it is larger than {limit_bytes} bytes"
     return Problem(status=413, code="body_too_large", message=message)
+
+
+def bodies_too_large(limit_bytes: int) -> Problem:
+    message = f"cannot take the body: all bodies here may have {limit_bytes} bytes together"
+    return Problem(
+        status=503, code="bodies_too_large", message=message, headers=_retry_after(_SOON_SECONDS)
+    )
 
 
 def compressed_body(encoding: str) -> Problem:
@@ -234,7 +251,10 @@ def backend_unreachable(model: str) -> Problem:
 
 def backend_lost(model: str) -> Problem:
     """No NOT_STARTED: the backend may have begun, or this request may be what ended it."""
-    message = f"cannot get an answer for model {model!r}: its backend went away before it answered"
+    message = (
+        f"cannot get an answer for model {model!r}: its backend went away before it answered, or "
+        "its answer is not valid HTTP"
+    )
     return Problem(status=502, code="backend_lost", message=message, model=model)
 
 

@@ -27,7 +27,7 @@ class BackendUnreachable(Transient):
 
 
 class BackendLost(Transient):
-    """The connection ended before the first byte of the answer."""
+    """The connection ended before the first byte of the answer, or what came is no answer."""
 
 
 class BackendLostMidway(Transient):
@@ -150,13 +150,17 @@ def _error_event(model: str, *, after: bytes) -> bytes:
 async def _request(
     session: aiohttp.ClientSession, call: Call, attempt: _Attempt
 ) -> aiohttp.ClientResponse:
-    return await session.post(
+    response = await session.post(
         URL(f"http://{_address(call)}{call.target}", encoded=True),
         headers=call.headers,
         data=io.BytesIO(call.body) if len(call.body) > _LARGE_BYTES else call.body,
         allow_redirects=False,
         trace_request_ctx=attempt,
     )
+    if not 200 <= response.status <= 599:  # 101 too: nobody asked for another protocol
+        response.close()
+        raise BackendLost(f"cannot pass on the answer of {_address(call)}: {response.status}")
+    return response
 
 
 def _address(call: Call) -> str:

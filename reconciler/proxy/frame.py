@@ -16,7 +16,11 @@ log = structlog.get_logger()
 
 
 class Frame:
-    """ASGI middleware, the outermost one. Wraps `send` only: see `client.WhileClientStays`."""
+    """ASGI middleware, the outermost one. Wraps `send` only: see `client.WhileClientStays`.
+
+    Answers for the server, too, what it could not read as a request: `refused` in the state, which
+    is there from the start or comes while the application reads the body.
+    """
 
     def __init__(self, app: ASGIApp, board: StatusReader) -> None:
         self._app = app
@@ -35,16 +39,22 @@ class Frame:
         async def send_framed(message: Message) -> None:
             nonlocal started
             if message["type"] == "http.response.start":
-                started = True
                 self._frame(message, request_id)
-            await send(message)
+                await send(message)
+                started = True
+            else:
+                await send(message)
 
         try:
-            await self._app(scope, receive, send_framed)
+            if "refused" not in scope["state"]:
+                await self._app(scope, receive, send_framed)
         except Exception:
             log.exception("request failed", path=scope["path"])
             if not started:
                 await reply.send_problem(send_framed, errors.internal(request_id.decode()))
+        refused = scope["state"].get("refused")
+        if refused is not None and not started:
+            await reply.send_problem(send_framed, refused)
 
     def _frame(self, message: Message, request_id: bytes) -> None:
         added = [(b"x-request-id", request_id)]

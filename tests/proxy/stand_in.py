@@ -60,6 +60,10 @@ class StandIn:
 
     def kill(self) -> None:
         self._process.kill()
+        self.wait()
+
+    def wait(self) -> None:
+        """Until it has ended, its sockets are closed one after the other."""
         self._process.wait()
 
     def close(self) -> None:

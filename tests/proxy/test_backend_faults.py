@@ -65,6 +65,7 @@ async def test_a_request_that_kills_its_backend_is_not_sent_to_it_again(
     backend = stand_in("--crash-after-requests", "1")
     async with running_agent(backend.as_model()) as agent:
         killing = await agent.chat({"model": "llm"})
+        backend.wait()
         after = await agent.chat({"model": "llm"})
         assert (killing.status, killing.error["code"]) == (502, "backend_lost")
         assert (after.status, after.error["code"]) == (503, "backend_unreachable")
@@ -170,6 +171,16 @@ async def test_an_answer_that_is_no_http_is_502() -> None:
     ):
         answer = await agent.chat({"model": "llm"})
         assert (answer.status, answer.error["code"]) == (502, "backend_lost")
+
+
+@pytest.mark.parametrize("status", ["999", "600", "099", "101"])
+async def test_a_status_that_is_none_of_an_answer_is_502(status: str) -> None:
+    said = f"HTTP/1.1 {status} Odd\r\nContent-Length: 2\r\n\r\n{{}}".encode()
+    async with _saying(said) as (odd, _), running_agent(odd) as agent:
+        answer = await agent.chat({"model": "llm"})
+        assert (answer.status, answer.error["code"]) == (502, "backend_lost")
+        assert answer.headers["X-Served-By"] == "node-a/llm"
+        assert agent.traffic.total == 0
 
 
 async def test_an_answer_that_stops_being_http_ends_broken() -> None:

@@ -8,53 +8,18 @@ still counted as load (scenario 50).
 
 import asyncio
 import os
-import socket
-import struct
-from collections.abc import Callable
 
 import pytest
 
-from tests.proxy.agent import CHAT, Agent, running_agent
-from tests.proxy.stand_in import StandIn, StartStandIn
+from tests.proxy import wire
+from tests.proxy.agent import running_agent
+from tests.proxy.stand_in import StartStandIn
+from tests.proxy.wire import Leave
 
 _BODIES = [{"model": "llm"}, {"model": "llm", "stream": True}]
 
 
-Leave = Callable[[asyncio.StreamWriter], None]
-
-
-def _close(writer: asyncio.StreamWriter) -> None:
-    writer.close()
-
-
-def _half_close(writer: asyncio.StreamWriter) -> None:
-    """As Go's server and nginx do, we take the end of the input for the end of the client."""
-    writer.write_eof()
-
-
-def _reset(writer: asyncio.StreamWriter) -> None:
-    sock = writer.get_extra_info("socket")
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    writer.transport.abort()
-
-
-def _request(body: bytes, length: int | None = None) -> bytes:
-    length = len(body) if length is None else length
-    return f"POST {CHAT} HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n".encode() + body
-
-
-async def _until_forgotten(agent: Agent, backend: StandIn) -> None:
-    """The backend has given up exactly one request, and nobody counts or holds it."""
-    state = await backend.until(lambda s: s["running"] == 0 and s["cancelled"] == 1)
-    assert state["served"] == 0
-    endpoint = agent.board.now.models[0].endpoint
-    assert endpoint is not None
-    await agent.traffic.wait_idle(endpoint.nonce)
-    assert agent.traffic.total == 0
-    await backend.until(lambda s: s["connections"] == 1)  # the one that asks
-
-
-@pytest.mark.parametrize("leave", [_close, _half_close, _reset])
+@pytest.mark.parametrize("leave", [wire.close, wire.half_close, wire.reset])
 @pytest.mark.parametrize("body", _BODIES)
 async def test_before_the_first_byte(stand_in: StartStandIn, body: object, leave: Leave) -> None:
     backend = stand_in("--hang")
@@ -62,17 +27,17 @@ async def test_before_the_first_byte(stand_in: StartStandIn, body: object, leave
         _, writer = await agent.send_raw(body)
         await backend.until_running(1)
         leave(writer)
-        await _until_forgotten(agent, backend)
+        await wire.until_forgotten(agent, backend)
 
 
-@pytest.mark.parametrize("leave", [_close, _half_close, _reset])
+@pytest.mark.parametrize("leave", [wire.close, wire.half_close, wire.reset])
 async def test_in_the_middle_of_a_stream(stand_in: StartStandIn, leave: Leave) -> None:
     backend = stand_in("--chunks", "100000", "--chunk-interval", "0.005")
     async with running_agent(backend.as_model()) as agent:
         reader, writer = await agent.send_raw({"model": "llm", "stream": True})
         await reader.readuntil(b"token1")
         leave(writer)
-        await _until_forgotten(agent, backend)
+        await wire.until_forgotten(agent, backend)
 
 
 async def test_between_two_chunks_of_a_stream_that_pauses(stand_in: StartStandIn) -> None:
@@ -82,7 +47,7 @@ async def test_between_two_chunks_of_a_stream_that_pauses(stand_in: StartStandIn
         reader, writer = await agent.send_raw({"model": "llm", "stream": True})
         await reader.readuntil(b"token0")
         writer.close()
-        await _until_forgotten(agent, backend)
+        await wire.until_forgotten(agent, backend)
 
 
 async def test_while_it_reads_too_slowly(stand_in: StartStandIn) -> None:
@@ -91,15 +56,15 @@ async def test_while_it_reads_too_slowly(stand_in: StartStandIn) -> None:
         reader, writer = await agent.send_raw({"model": "llm", "stream": True})
         await reader.readuntil(b"token0")
         await backend.until(lambda state: state["bytes_sent"] > 1 << 20)
-        _reset(writer)
-        await _until_forgotten(agent, backend)
+        wire.reset(writer)
+        await wire.until_forgotten(agent, backend)
 
 
 async def test_during_the_upload_nothing_reaches_the_backend(stand_in: StartStandIn) -> None:
     backend = stand_in()
     async with running_agent(backend.as_model()) as agent:
         _, writer = await agent.connect()
-        writer.write(_request(b"{", length=99))
+        writer.write(wire.chat(b"{", length=99))
         await writer.drain()
         writer.close()
         assert (await agent.chat({"model": "llm"})).status == 200
@@ -125,9 +90,7 @@ async def test_a_client_that_stays_keeps_its_connection(stand_in: StartStandIn) 
         reader, writer = await agent.send_raw({"model": "llm"})
         for _ in range(3):
             await reader.readuntil(b'"total_tokens": 1}}')
-            writer.write(
-                f"POST {CHAT} HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{{}}".encode()
-            )
+            writer.write(wire.chat(b"{}"))
         await reader.readuntil(b'"total_tokens": 1}}')
         state = await backend.state()
         assert (state["served"], state["cancelled"]) == (4, 0)

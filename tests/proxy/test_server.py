@@ -44,7 +44,7 @@ async def _write_for_ever(writer: asyncio.StreamWriter) -> None:
 
 
 async def test_an_endless_head_is_cut_off() -> None:
-    async with running_agent() as agent:
+    async with running_agent(linger_seconds=0.1) as agent:
         _, writer = await agent.connect()
         writer.write(b"GET /healthz HTTP/1.1\r\nX-Long: ")
         with pytest.raises(ConnectionError):

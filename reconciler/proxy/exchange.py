@@ -1,0 +1,188 @@
+"""One request and its answer: what ASGI's `receive` and `send` are on a connection."""
+
+import asyncio
+import http
+from enum import IntEnum
+from typing import Protocol
+
+import structlog
+from starlette.types import ASGIApp, Message, Scope
+from uvicorn.protocols.http.flow_control import FlowControl
+
+from reconciler.errors import Bug
+from reconciler.proxy.errors import Header, Problem
+
+_STATUS_LINES = {status: b"HTTP/1.1 %d \r\n" % status for status in range(200, 600)} | {
+    status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode()
+    for status in http.HTTPStatus
+    if status >= 200
+}
+_WITHOUT_BODY = (204, 304)
+_DISCONNECT: Message = {"type": "http.disconnect"}
+
+log = structlog.get_logger()
+
+
+class Answer(IntEnum):
+    """How far it is. Written: nothing is missing on the wire. Ended: the application said so."""
+
+    AWAITED = 0
+    BEGUN = 1
+    WRITTEN = 2
+    ENDED = 3
+
+
+class Wire(Protocol):
+    """The connection, as an exchange needs it."""
+
+    flow: FlowControl
+
+    def default_headers(self) -> list[Header]: ...
+
+    def write(self, data: bytes) -> None: ...
+
+    def answered(self, exchange: "Exchange") -> None:
+        """The next one may be answered."""
+
+    def cut(self, exchange: "Exchange") -> None:
+        """Its answer will never be whole."""
+
+
+class Exchange:
+    """`last`: the connection ends behind it. `body_complete`: all of its body has come.
+
+    Its application hears that the client left by a disconnect, and sends into the void from then.
+    """
+
+    def __init__(self, scope: Scope, wire: Wire, *, last: bool, expects_continue: bool) -> None:
+        self.scope = scope
+        self.last = last
+        self.body_complete = False
+        self.answer = Answer.AWAITED
+        self._wire = wire
+        self._expects_continue = expects_continue
+        self._body = bytearray()
+        self._news = asyncio.Event()
+        self._disconnected = False
+        self._left = False
+        self._chunked = False
+        self._missing_bytes: int | None = None
+        """Of the answer, where its length is known."""
+
+    async def run(self, app: ASGIApp) -> None:
+        try:
+            await app(self.scope, self.receive, self.send)
+        except Exception:  # the boundary of a request; ours answers its own failures
+            log.exception("request failed", path=self.scope["path"])
+        finally:
+            if self.answer < Answer.WRITTEN:
+                self._wire.cut(self)
+
+    # What the connection says.
+
+    def take(self, piece: bytes) -> int:
+        """The size of what is kept for the application. Once it answers, it reads no more."""
+        if self.answer is Answer.AWAITED:
+            self._body += piece
+            self._news.set()
+        return len(self._body)
+
+    def complete_body(self) -> None:
+        self.body_complete = True
+        self._news.set()
+
+    def refuse(self, problem: Problem) -> None:
+        """The rest of the request cannot be read; `Frame` answers, if nobody has."""
+        self.scope["state"]["refused"] = problem
+        self._disconnected = True
+        self._news.set()
+
+    def leave(self) -> None:
+        self._left = self._disconnected = True
+        self._news.set()
+
+    # What the application calls.
+
+    async def receive(self) -> Message:
+        if self._expects_continue and self.answer is Answer.AWAITED and not self._disconnected:
+            self._expects_continue = False
+            self._wire.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        if not self._is_over():
+            self._wire.flow.resume_reading()
+            await self._news.wait()
+            self._news.clear()
+        if self._is_over():
+            return _DISCONNECT
+        body, self._body = bytes(self._body), bytearray()
+        return {"type": "http.request", "body": body, "more_body": not self.body_complete}
+
+    def _is_over(self) -> bool:
+        return self._disconnected or self.answer is Answer.ENDED
+
+    async def send(self, message: Message) -> None:
+        if self._wire.flow.write_paused and not self._left:
+            await self._wire.flow.drain()
+        if self._left:
+            return
+        if message["type"] == "http.response.start":
+            self._begin(message["status"], message["headers"])
+        else:
+            self._go_on(message.get("body", b""), more=message.get("more_body", False))
+
+    def _begin(self, status: int, headers: list[Header]) -> None:
+        if self.answer is not Answer.AWAITED or status not in _STATUS_LINES:
+            raise Bug(f"cannot begin an answer with status {status}: {self.answer.name}")
+        if not self.body_complete:
+            self.last = True
+        parts = [_STATUS_LINES[status]]
+        for name, value in (*self._wire.default_headers(), *headers):
+            parts.append(b"%s: %s\r\n" % (name, value))
+            if name == b"content-length":
+                self._missing_bytes = int(value)
+        if self.last:
+            parts.append(b"connection: close\r\n")
+        if self.scope["method"] == "HEAD" or status in _WITHOUT_BODY:
+            self._missing_bytes = 0
+        elif self._missing_bytes is None and self.scope["http_version"] == "1.1":
+            self._chunked = True
+            parts.append(b"transfer-encoding: chunked\r\n")
+        parts.append(b"\r\n")
+        head = b"".join(parts)
+        if not head.count(b"\n") == head.count(b"\r") == len(parts):
+            raise Bug("cannot begin an answer: a header has the end of a line in it")
+        self.answer = Answer.BEGUN
+        self._wire.write(head)
+        self._note_written()
+
+    def _go_on(self, body: bytes, *, more: bool) -> None:
+        if self.answer in (Answer.AWAITED, Answer.ENDED):
+            raise Bug(f"cannot go on with an answer: {self.answer.name}")
+        if self.answer is Answer.BEGUN:
+            self._write(body, more=more)
+            self._note_written()
+        if not more:
+            self.answer = Answer.ENDED
+            self._news.set()
+
+    def _write(self, body: bytes, *, more: bool) -> None:
+        if self._chunked:
+            chunk = b"%x\r\n%s\r\n" % (len(body), body) if body else b""
+            body = chunk if more else chunk + b"0\r\n\r\n"
+        elif self._missing_bytes is not None:
+            self._missing_bytes -= len(body)
+            if self._missing_bytes < 0 or (self._missing_bytes and not more):
+                raise Bug("cannot go on with an answer: it has not the length that it said")
+        if body:
+            self._wire.write(body)
+        if not more:
+            self._missing_bytes = 0
+
+    def _note_written(self) -> None:
+        """The client may know by the length that this was all, before the application says so."""
+        if self._missing_bytes == 0:
+            self.answer = Answer.WRITTEN
+            self._wire.answered(self)
+
+    def must_reset(self) -> bool:
+        """A clean end of the connection would look like the end of the answer."""
+        return self.answer is Answer.BEGUN and not self._chunked and self._missing_bytes is None
