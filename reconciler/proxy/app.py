@@ -23,13 +23,17 @@ from reconciler.proxy.inference import (
     Inference,
 )
 from reconciler.proxy.inflight import Traffic
+from reconciler.proxy.intake import Intake
 from reconciler.proxy.management import Management
 from reconciler.proxy.metrics_page import AgentMetrics, BackendMetrics
+from reconciler.proxy.peeking import Peeking
 from reconciler.proxy.streams import Streams
 from reconciler.proxy.target import TargetServer
 
 _BODY_BYTES = 64 << 20
 """A dozen large images; more is 413."""
+_TOGETHER_BYTES = 512 << 20
+"""Of all bodies at one time; more is 503. What a node can spare beside its engines."""
 _EMBEDDING = "/api/inference/embedding"
 
 
@@ -40,12 +44,19 @@ def create_app(
     metrics: Metrics,
     management: Management,
     body_bytes: int = _BODY_BYTES,
+    together_bytes: int = _TOGETHER_BYTES,
 ) -> ASGIApp:
     """The application; its lifespan opens and closes the client to the backends."""
     upstream = Upstream()
     routes = Routes(board)
+    peeking = Peeking()
     gateway = Gateway(
-        routes=routes, metrics=metrics, traffic=traffic, upstream=upstream, body_bytes=body_bytes
+        routes=routes,
+        metrics=metrics,
+        traffic=traffic,
+        upstream=upstream,
+        intake=Intake(body_bytes=body_bytes, together_bytes=together_bytes),
+        peeking=peeking,
     )
 
     @asynccontextmanager
@@ -55,6 +66,7 @@ def create_app(
             yield
         finally:
             await upstream.close()
+            peeking.close()
 
     router = Router(
         [

@@ -1,6 +1,5 @@
 """The inference paths: read the request, choose its backend, pass its answer on."""
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -12,10 +11,12 @@ from reconciler.plan.desired import ModelType
 from reconciler.proxy import body as request_body
 from reconciler.proxy import errors, forward, headers, reply, route_table
 from reconciler.proxy.board import Routes
-from reconciler.proxy.client import ClientLeft, WhileClientStays, read_body
+from reconciler.proxy.client import ClientLeft, WhileClientStays
 from reconciler.proxy.errors import Problem
 from reconciler.proxy.forward import Call, Upstream
 from reconciler.proxy.inflight import Traffic
+from reconciler.proxy.intake import Body, Intake
+from reconciler.proxy.peeking import Peeking
 from reconciler.proxy.route_table import Choice
 
 ENGINE_PATHS: Mapping[str, ModelType] = {
@@ -40,21 +41,19 @@ NOT_OFFERED_YET = (
 )
 """Paths of engines that are not passed on yet, below /v1 and, as engines have some, without it."""
 
-_THREAD_FROM_BYTES = 256 * 1024
-"""A body of this size is read in a thread: in the worst case it takes some 100 ms a megabyte."""
-
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gateway:
-    """What all inference endpoints share. `body_bytes`: the largest body."""
+    """What all inference endpoints share."""
 
     routes: Routes
     metrics: Metrics
     traffic: Traffic
     upstream: Upstream
-    body_bytes: int
+    intake: Intake
+    peeking: Peeking
 
 
 class Inference:
@@ -80,10 +79,20 @@ class Inference:
     async def _answer(
         self, scope: Scope, receive: Receive, send: Send, watch: RequestWatch
     ) -> Problem | None:
-        body = await self._read(scope, receive)
-        if isinstance(body, Problem):
-            return body
-        peek = await self._peek(body)
+        encoding = headers.first(scope["headers"], b"content-encoding")
+        if encoding is not None and encoding.strip().lower() not in (b"", b"identity"):
+            return errors.compressed_body(encoding.decode("latin-1"))
+        with self._gateway.intake.body() as body:
+            problem = await body.read(receive, scope["headers"])
+            if problem is not None:
+                return problem
+            async with WhileClientStays(receive):
+                return await self._route(scope, send, body, watch)
+
+    async def _route(
+        self, scope: Scope, send: Send, body: Body, watch: RequestWatch
+    ) -> Problem | None:
+        peek = await self._gateway.peeking.peek(body)
         if isinstance(peek, Problem):
             return peek
         choice = route_table.choose(self._gateway.routes.current(), peek.model, self._type)
@@ -93,38 +102,17 @@ class Inference:
         # has no endpoint in the status and nothing in flight.
         with self._gateway.traffic.request(choice.model.name, choice.endpoint.nonce):
             if choice.renamed and peek.span is not None:
-                body = request_body.rename(body, peek.span, choice.model.name)
+                body.content = request_body.rename(body.content, peek.span, choice.model.name)
             watch.at_model(self._gateway.metrics.of_model(choice.model.name))
-            async with WhileClientStays(receive):
-                return await self._forward(scope, send, choice, body, watch)
-
-    async def _read(self, scope: Scope, receive: Receive) -> bytes | Problem:
-        encoding = headers.first(scope["headers"], b"content-encoding")
-        if encoding is not None and encoding.strip().lower() not in (b"", b"identity"):
-            return errors.compressed_body(encoding.decode("latin-1"))
-        return await read_body(receive, scope["headers"], limit_bytes=self._gateway.body_bytes)
-
-    async def _peek(self, body: bytes) -> request_body.Peek | Problem:
-        if len(body) < _THREAD_FROM_BYTES:
-            return request_body.peek(body)
-        return await asyncio.to_thread(request_body.peek, body)
+            return await self._forward(scope, send, choice, body, watch)
 
     async def _forward(
-        self, scope: Scope, send: Send, choice: Choice, body: bytes, watch: RequestWatch
+        self, scope: Scope, send: Send, choice: Choice, body: Body, watch: RequestWatch
     ) -> Problem | None:
         name = choice.model.name
-        call = Call(
-            endpoint=choice.endpoint,
-            target=self._target(scope),
-            headers=headers.to_backend(
-                scope["headers"],
-                request_id=scope["state"]["request_id"],
-                api_key=choice.endpoint.api_key,
-            ),
-            body=body,
-        )
         try:
-            response = await self._gateway.upstream.send(call)
+            response = await self._gateway.upstream.send(self._call(scope, choice, body.content))
+            body.drop()  # an answer may take an hour
         except forward.BackendUnreachable as exc:
             self._gateway.metrics.count_upstream(UpstreamFault.UNREACHABLE)
             log.warning("backend unreachable", model=name, cause=str(exc))
@@ -148,6 +136,18 @@ class Inference:
         finally:
             response.close()
         return None
+
+    def _call(self, scope: Scope, choice: Choice, body: bytes) -> Call:
+        return Call(
+            endpoint=choice.endpoint,
+            target=self._target(scope),
+            headers=headers.to_backend(
+                scope["headers"],
+                request_id=scope["state"]["request_id"],
+                api_key=choice.endpoint.api_key,
+            ),
+            body=body,
+        )
 
     def _target(self, scope: Scope) -> str:
         query: str = scope["query_string"].decode("latin-1")

@@ -102,6 +102,7 @@ class Agent:
 async def running_agent(
     *models: ModelStatus,
     body_bytes: int = 1 << 26,
+    together_bytes: int = 1 << 29,
     operators: Operators | None = None,
     **serving: float,
 ) -> AsyncIterator[Agent]:
@@ -115,6 +116,7 @@ async def running_agent(
         metrics=Metrics(node=board.now.node),
         management=operators.management(ending=stop),
         body_bytes=body_bytes,
+        together_bytes=together_bytes,
     )
     async with aiohttp.ClientSession() as session, asyncio.timeout(_DEADLINE_SECONDS):
         server = asyncio.create_task(serve(app, sock, stop=stop, **serving))
