@@ -24,6 +24,8 @@ _NOT_TO_BACKEND = _HOP_BY_HOP | {
     b"accept-encoding",
     b"authorization",  # the client's key is for us; the backend has one of its own
     b"x-api-key",
+    b"api-key",  # of Azure's clients
+    b"cookie",
     b"x-request-id",
     b"x-target-server",
     b"x-cluster-routed",

@@ -32,7 +32,12 @@ def test_hop_by_hop_headers_and_those_that_connection_names_stop_here() -> None:
 
 
 def test_the_clients_key_is_replaced_by_the_backends() -> None:
-    given = ((b"authorization", b"Bearer client"), (b"x-api-key", b"client"))
+    given = (
+        (b"authorization", b"Bearer client"),
+        (b"x-api-key", b"client"),
+        (b"api-key", b"client"),
+        (b"cookie", b"session=client"),
+    )
     sent = _sent(*given, api_key="ours")
     assert ("authorization", "Bearer ours") in sent
     assert "client" not in str(sent)
