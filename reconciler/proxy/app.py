@@ -125,7 +125,7 @@ def _models(board: StatusReader, routes: Routes) -> list[BaseRoute]:
     every: list[BaseRoute] = []
     for prefix, only in (("", None), ("/api/inference", None), (_EMBEDDING, ModelType.EMBEDDING)):
         every.append(Route(f"{prefix}/v1/models", _Only("GET", Models(board, only))))
-        every.append(Route(f"{prefix}/v1/models/{{id:path}}", _Only("GET", Model(routes))))
+        every.append(Route(f"{prefix}/v1/models/{{id:path}}", _Only("GET", Model(routes, only))))
     return every
 
 

@@ -42,16 +42,18 @@ class Models:
 
 
 class Model:
-    """`/v1/models/{id}`; ids may contain slashes."""
+    """`/v1/models/{id}`; ids may contain slashes. `only`: the type that a path is about."""
 
-    def __init__(self, routes: Routes) -> None:
+    def __init__(self, routes: Routes, only: ModelType | None = None) -> None:
         self._routes = routes
+        self._only = only
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         name: str = scope["path_params"]["id"]
         table = self._routes.current()
-        entry = view.model_entry(table.status, name)
+        entry = view.model_entry(table.status, name, self._only)
         if entry is None:
-            await reply.send_problem(send, errors.unknown_model(name, tuple(sorted(table.by_name))))
+            known = view.model_names(table.status, self._only)
+            await reply.send_problem(send, errors.unknown_model(name, known))
         else:
             await reply.send_json(send, entry)

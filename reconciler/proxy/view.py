@@ -44,24 +44,33 @@ def model_list(status: Status, only: ModelType | None = None) -> Json:
     return {"object": "list", "data": list(_entries(status, only))}
 
 
-def model_entry(status: Status, name: str) -> Json | None:
-    return next((entry for entry in _entries(status) if entry["id"] == name), None)
+def model_entry(status: Status, name: str, only: ModelType | None = None) -> Json | None:
+    return next((entry for entry in _entries(status, only) if entry["id"] == name), None)
+
+
+def model_names(status: Status, only: ModelType | None = None) -> tuple[str, ...]:
+    return tuple(name for name, _ in _named(status, only))
+
+
+def _named(status: Status, only: ModelType | None) -> list[tuple[str, ModelStatus]]:
+    """Every name and alias, in alphabetical order."""
+    models = [model for model in status.models if only is None or model.type is only]
+    named = [(name, model) for model in models for name in (model.name, *model.aliases)]
+    return sorted(named, key=lambda pair: pair[0])
 
 
 def _entries(status: Status, only: ModelType | None = None) -> Iterable[Json]:
-    named = [(name, m) for m in status.models for name in (m.name, *m.aliases)]
-    for name, model in sorted(named, key=lambda pair: pair[0]):
-        if only is None or model.type is only:
-            yield {
-                "id": name,
-                "object": "model",
-                "created": 0,  # OpenAI's type wants a number; when a model was made is not known
-                "owned_by": "xgen-model",
-                "root": model.name,
-                "type": model.type,
-                "state": model.state,
-                "ready": model.endpoint is not None,
-            }
+    for name, model in _named(status, only):
+        yield {
+            "id": name,
+            "object": "model",
+            "created": 0,  # OpenAI's type wants a number; when a model was made is not known
+            "owned_by": "xgen-model",
+            "root": model.name,
+            "type": model.type,
+            "state": model.state,
+            "ready": model.endpoint is not None,
+        }
 
 
 def one_model(model: ModelStatus, in_flight: InFlight) -> Json:

@@ -36,6 +36,11 @@ async def test_embeddings_have_a_path_of_their_own(llm: StandIn, embedding: Stan
         listed = await agent.get("/api/inference/embedding/v1/models")
         assert answer.json["data"][0]["embedding"]
         assert [entry["id"] for entry in listed.json["data"]] == ["emb"]
+        one = await agent.get("/api/inference/embedding/v1/models/emb")
+        other = await agent.get("/api/inference/embedding/v1/models/llm")
+        assert one.json["id"] == "emb"
+        assert (other.status, other.error["code"]) == (404, "model_not_found")
+        assert other.error["message"].endswith("this node knows emb")
 
 
 async def test_unknown_paths_are_404_in_openais_shape() -> None:
