@@ -137,7 +137,8 @@ def _printed(findings: Iterator[Finding]) -> list[Finding]:
         seen.append(finding)
         show(out, _row(finding))
     counted = Counter(finding.level for finding in seen)
-    said = f"{counted[Level.OK]} ok, {counted[Level.WARN]} to look at, {counted[Level.FAIL]} failed"
+    warnings = f"{counted[Level.WARN]} warning{'' if counted[Level.WARN] == 1 else 's'}"
+    said = f"{counted[Level.OK]} ok, {warnings}, {counted[Level.FAIL]} failed"
     show(out, Text(f"\n{said}", style="bold"))
     return seen
 
@@ -146,7 +147,7 @@ def _row(finding: Finding) -> Table:
     """What does not fit is wrapped at words, beside its subject."""
     row = Table.grid(padding=(0, 2, 0, 0))
     row.add_column(width=4)
-    row.add_column(width=_SUBJECT, overflow="ellipsis", no_wrap=True)
+    row.add_column(min_width=_SUBJECT, no_wrap=True)
     row.add_column()
     subject = Text(finding.subject, style="bold")
     row.add_row(Text(finding.level, style=_COLOURS[finding.level]), subject, Text(finding.said))

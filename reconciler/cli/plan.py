@@ -16,7 +16,7 @@ from reconciler.cli.options import DataDir, ServerOption, data_dir
 from reconciler.cli.output import console, print_json, show
 from reconciler.cli.plan_view import as_json, as_markdown, as_text, has_changes
 from reconciler.cli.told import fields_of, planned_by, running_of
-from reconciler.errors import Rejected
+from reconciler.errors import Rejected, Transient
 from reconciler.manifest.select import select
 from reconciler.manifest.union import Manifest
 from reconciler.node.data_folder import read_json
@@ -100,7 +100,10 @@ def _offline(manifest: Manifest, node: str | None, folder: Path) -> list[Desired
 
 
 def _nodes(agent: Agent, node: str | None) -> list[str]:
-    servers = agent.servers()["servers"]
+    try:
+        servers = agent.servers()["servers"]
+    except Transient as exc:
+        raise Transient(f"{exc}; or plan from nothing with --offline") from exc
     names = [str(view["node"]) for view in servers if view.get("reachable", True)]
     if node is None or node in names:
         return names if node is None else [node]

@@ -5,6 +5,7 @@ from dataclasses import MISSING, asdict, fields
 
 from reconciler.cli.changes import Change, Fields, Running, Verb
 from reconciler.cli.client import Json
+from reconciler.errors import Rejected
 from reconciler.masking import masked_values
 from reconciler.plan.desired import DesiredModel, ModelSpec
 from reconciler.plan.ids import FilesDigest, ModelName, SpecHash
@@ -38,14 +39,14 @@ def running_of(entry: Json) -> Running:
     spec, timeouts = entry.get("spec"), entry.get("timeouts")
     return Running(
         name=ModelName(entry["name"]),
-        state=State(entry["state"]),
+        state=_state(entry["state"]),
         reason=str(entry.get("reason", "")),
         aliases=tuple(entry.get("aliases", ())),
         pid=entry.get("pid"),
         spec_hash=_hash(entry.get("spec_hash")),
         digest=FilesDigest(entry["digest"]) if entry.get("digest") else None,
         target_hash=_hash(target.get("spec_hash")),
-        target_state=State(target["state"]) if "state" in target else None,
+        target_state=_state(target["state"]) if target else None,
         target_reason=str(target.get("reason", "")),
         spec=_flat(spec) if spec and not target else None,
         routing=_routing(entry.get("priority", 0), timeouts) if timeouts else None,
@@ -65,8 +66,8 @@ def fields_of(model: DesiredModel) -> tuple[Fields, Fields]:
 def planned_by(entry: Json) -> Change:
     """One model of an agent's own plan: what it is about to do, or is doing."""
     target = entry.get("target")
-    state = State(entry["state"])
-    coming = State(target["state"]) if target else state
+    state = _state(entry["state"])
+    coming = _state(target["state"]) if target else state
     if coming is State.BLOCKED:
         verb = Verb.REFUSED
     elif target:
@@ -75,6 +76,16 @@ def planned_by(entry: Json) -> Change:
         verb = _VERBS[state]
     reason = str(target["reason"] if target else entry["reason"])
     return Change(model=ModelName(entry["name"]), verb=verb, reason=reason, state=state)
+
+
+def _state(told: str) -> State:
+    try:
+        return State(told)
+    except ValueError as exc:
+        raise Rejected(
+            f"cannot understand the agent: it tells a state {told!r}; "
+            "it is a newer release than this command"
+        ) from exc
 
 
 def _hash(value: object) -> SpecHash | None:

@@ -2,8 +2,11 @@
 
 from dataclasses import asdict
 
+import pytest
+
 from reconciler.cli.changes import Change, FieldChange, NodeChanges, Running, Verb, changes
 from reconciler.cli.told import fields_of, running_of
+from reconciler.errors import Rejected
 from reconciler.manifest.inspection import inspect
 from reconciler.manifest.resolve import FileInput
 from reconciler.manifest.select import select
@@ -208,3 +211,10 @@ def test_defaults_count_the_same_whether_they_are_told_or_not() -> None:
     change = only(compared(after, telling(before, "a", spec=whole)))
 
     assert change.fields == (FieldChange(path="type", old=None, new="embedding"),)
+
+
+def test_a_state_of_a_newer_agent_is_an_error_that_says_so() -> None:
+    now = desired(model("a"))
+
+    with pytest.raises(Rejected, match="a newer release than this command"):
+        telling(now, "a", state="surging")

@@ -108,6 +108,14 @@ def test_without_a_manifest_and_without_an_agent_the_next_step_is_named(tmp_path
     assert "--server URL" in result.stderr
 
 
+def test_an_agent_that_is_away_is_an_error_and_offline_the_way_around_it(folder: Path) -> None:
+    result = xgen_model("plan", "--manifest", folder, "--server", "127.0.0.1:9")
+
+    assert (result.returncode, result.stdout) == (1, "")
+    assert "connection refused" in result.stderr
+    assert result.stderr.endswith("or plan from nothing with --offline\n")
+
+
 def test_colours_on_a_terminal_only_and_not_under_no_color(folder: Path) -> None:
     arguments = ("plan", "--manifest", folder, *OFFLINE)
 

@@ -230,6 +230,17 @@ def test_an_unknown_model_names_the_nearest(running: Agent) -> None:
     assert "nearest: chat" in result.stderr
 
 
+def test_a_shell_completes_the_names_of_models(running: Agent) -> None:
+    asked = {
+        "_XGEN_MODEL_COMPLETE": "complete_bash",
+        "COMP_WORDS": "xgen-model logs c",
+        "COMP_CWORD": "2",
+        "XGEN_DATA_DIR": str(running.data),
+    }
+
+    assert xgen_model(env=asked).stdout == "chat\n"
+
+
 def test_events_tell_the_story_and_go_on_past_a_restart(running: Agent) -> None:
     where = ("--data-dir", running.data)
     page = json.loads(xgen_model("events", "--model", "chat", "--output", "json", *where).stdout)
