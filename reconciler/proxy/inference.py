@@ -17,6 +17,7 @@ from reconciler.proxy.forward import Call, Upstream
 from reconciler.proxy.inflight import Traffic
 from reconciler.proxy.intake import Body, Intake
 from reconciler.proxy.peeking import Peeking
+from reconciler.proxy.query import take_parameter
 from reconciler.proxy.route_table import Choice
 
 ENGINE_PATHS: Mapping[str, ModelType] = {
@@ -95,7 +96,9 @@ class Inference:
         peek = await self._gateway.peeking.peek(body)
         if isinstance(peek, Problem):
             return peek
-        choice = route_table.choose(self._gateway.routes.current(), peek.model, self._type)
+        query, in_query = take_parameter(scope["query_string"], "model")
+        named = peek.model if peek.model is not None else in_query
+        choice = route_table.choose(self._gateway.routes.current(), named, self._type)
         if isinstance(choice, Problem):
             return choice
         # Nothing may be awaited between the choice and the count: a process is stopped once it
@@ -104,7 +107,7 @@ class Inference:
             if choice.renamed and peek.span is not None:
                 body.content = request_body.rename(body.content, peek.span, choice.model.name)
             watch.at_model(self._gateway.metrics.of_model(choice.model.name))
-            return await self._forward(scope, send, choice, body, watch)
+            return await self._forward({**scope, "query_string": query}, send, choice, body, watch)
 
     async def _forward(
         self, scope: Scope, send: Send, choice: Choice, body: Body, watch: RequestWatch

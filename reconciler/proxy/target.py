@@ -3,12 +3,11 @@
 Without peers the one node that can be meant is this one. Both are taken off the request.
 """
 
-from urllib.parse import unquote_plus
-
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from reconciler.proxy import errors, headers, reply
 from reconciler.proxy.board import StatusReader
+from reconciler.proxy.query import take_parameter
 from reconciler.status import Status
 
 _HEADER = b"x-target-server"
@@ -26,7 +25,7 @@ class TargetServer:
         if scope["type"] != "http" or not scope["path"].startswith(_PREFIXES):
             await self._app(scope, receive, send)
             return
-        query, from_query = _take_server(scope["query_string"])
+        query, from_query = take_parameter(scope["query_string"], "server")
         from_header = headers.first(scope["headers"], _HEADER)
         target = from_header.decode("latin-1").strip() if from_header is not None else from_query
         if target is None:
@@ -42,17 +41,3 @@ class TargetServer:
 
 def _names_of_self(status: Status) -> tuple[str | None, ...]:
     return (status.node, status.pod_name, status.pod_ip)
-
-
-def _take_server(query: bytes) -> tuple[bytes, str | None]:
-    """The query without `server`, the rest as it was, and the last value of `server`."""
-    if not query:
-        return query, None
-    kept, target = [], None
-    for part in query.split(b"&"):
-        key, _, value = part.decode("latin-1").partition("=")
-        if unquote_plus(key) == "server":
-            target = unquote_plus(value)
-        else:
-            kept.append(part)
-    return b"&".join(kept), target

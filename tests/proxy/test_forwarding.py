@@ -64,6 +64,18 @@ async def test_the_query_passes_without_what_is_for_us(llm: StandIn) -> None:
         assert await llm.last_target() == f"{CHAT}?a=%2f+b&a=2"
 
 
+async def test_the_query_may_name_the_model_where_the_body_does_not(llm: StandIn) -> None:
+    models = (llm.as_model("a", aliases=("fast",)), llm.as_model("b"))
+    async with running_agent(*models) as agent:
+        by_query = await agent.chat({"x": 1}, f"{CHAT}?a=1&model=f%61st&b=2")
+        assert by_query.headers["X-Served-By"] == "node-a/a"
+        assert await llm.last_target() == f"{CHAT}?a=1&b=2"
+        both = await agent.chat({"model": "b"}, f"{CHAT}?model=a")
+        unknown = await agent.chat({}, f"{CHAT}?model=")
+        assert both.headers["X-Served-By"] == "node-a/b"
+        assert unknown.error["code"] == "model_not_found"
+
+
 async def test_the_backend_sees_its_own_key_and_our_request_id(llm: StandIn) -> None:
     sent = {"Authorization": "Bearer mine", "X-Request-Id": "id-7", "X-Custom": "yes"}
     async with running_agent(llm.as_model()) as agent:
