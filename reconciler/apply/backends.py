@@ -26,7 +26,7 @@ from reconciler.apply.reaper import become_subreaper
 from reconciler.apply.records import Records
 from reconciler.apply.spawn import Order, Started, start
 from reconciler.backend.launch import Launch
-from reconciler.errors import Bug
+from reconciler.errors import Bug, Transient
 from reconciler.observe.processes import read_processes
 from reconciler.plan.ids import GpuUuid, Instance, ModelName, Nonce
 from reconciler.plan.observed import Leftover
@@ -69,13 +69,14 @@ class Backends:
         self._exits: list[BackendExited] = []
         self._earlier: frozenset[Nonce] = frozenset()
         self._problems: tuple[str, ...] = ()
+        self._unremoved: dict[Nonce, str] = {}
         self._session: aiohttp.ClientSession | None = None
         self._sweeping: asyncio.Task[None] | None = None
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What is doubtful or cannot be read, as sentences. It stops nothing."""
-        return self._problems
+        """What is doubtful, cannot be read or not removed, as sentences. It stops nothing."""
+        return (*self._problems, *self._unremoved.values())
 
     async def open(self) -> None:
         """Find what earlier agents left (R3), and watch from now on. Raises OSError."""
@@ -229,15 +230,22 @@ class Backends:
         self._wake()
 
     async def _end(self, held: Held) -> None:
-        """Nobody is left of it: tell so, and forget it."""
+        """Nobody is left of it: tell so, and forget it, whatever the disk says."""
         exited = await self._exited(held, held.view) if held.view is not None else None
-        await asyncio.to_thread(self._records.remove, held.nonce)
+        await asyncio.to_thread(self._remove, held.nonce)
         del self._held[held.nonce]
         if held.kin.leader is not None:
             held.kin.leader.close()
         if exited is not None:
             self._exits.append(exited)
         self._wake()
+
+    def _remove(self, nonce: Nonce) -> None:
+        problem = self._records.remove(nonce)
+        if problem is not None:
+            self._unremoved[nonce] = problem
+        else:
+            self._unremoved.pop(nonce, None)
 
     async def _exited(self, held: Held, view: BackendView) -> BackendExited:
         now = self._clock()
@@ -266,6 +274,8 @@ class Backends:
             await asyncio.sleep(SWEEP_SECONDS)
             try:
                 await self._sweep()
+                for nonce in tuple(self._unremoved):
+                    await asyncio.to_thread(self._remove, nonce)
                 if self._problems and number % DOUBT_SWEEPS == 0:
                     await self._look_again()
             except Exception:  # noqa: BLE001  the boundary of the task: the next sweep may do better
@@ -290,10 +300,11 @@ class Backends:
         table = read_processes()
         for kin in kins:
             kin.look(table)
-            rotate(Path(kin.record.log), self._log_max_bytes)
+            with contextlib.suppress(OSError):  # a log that cannot be cut keeps no end from us
+                rotate(Path(kin.record.log), self._log_max_bytes)
             if kin.later_sessions != kin.record.sessions:
                 record = msgspec.structs.replace(kin.record, sessions=kin.later_sessions)
-                with contextlib.suppress(OSError):  # a full disk: the next sweep tries again
+                with contextlib.suppress(Transient):  # a full disk: the next sweep tries again
                     self._records.write(record)
                     kin.record = record
 
@@ -304,7 +315,7 @@ class Backends:
             records, unreadable = self._records.read()
             findings = find_leftovers([r for r in records if only is None or r.nonce in only])
             for record in findings.ended:
-                self._records.remove(record.nonce)
+                self._remove(record.nonce)
             return findings, unreadable
 
         findings, unreadable = await asyncio.to_thread(read)

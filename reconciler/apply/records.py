@@ -7,14 +7,17 @@ its nonce.
 """
 
 import contextlib
+import errno
 import os
 from pathlib import Path
 
 import msgspec
 
+from reconciler.errors import Transient
 from reconciler.plan.ids import FilesDigest, GpuUuid, Instance, ModelName, Nonce, SpecHash
 
 VERSION = 1
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 class SpawnRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=False):
@@ -69,25 +72,42 @@ class Records:
 
     def open(self) -> None:
         """Before the first write: make the folder, drop what a crash left half written."""
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._make_folder()
         for partial in self._folder.glob("*.partial"):
-            partial.unlink()
+            with contextlib.suppress(OSError):
+                partial.unlink()
 
     def write(self, record: SpawnRecord) -> None:
-        """Whole or not at all, and on the disk when it returns. Raises OSError."""
+        """Whole or not at all, and on the disk when it returns.
+
+        Raises Transient: "cannot write its record: <cause>; <what to do>".
+        """
         path = self._path(record.nonce)
         partial = path.with_suffix(".partial")
-        file = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with os.fdopen(file, "wb") as stream:
-            stream.write(msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
-            stream.flush()
-            os.fsync(stream.fileno())
-        partial.replace(path)
-        self._sync_folder()
+        try:
+            self._make_folder()
+            file = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            with os.fdopen(file, "wb") as stream:
+                stream.write(msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
+                stream.flush()
+                os.fsync(stream.fileno())
+            partial.replace(path)
+            self._sync_folder()
+        except OSError as exc:
+            with contextlib.suppress(OSError):
+                partial.unlink()
+            raise Transient(
+                f"cannot write its record: {cause_and_cure(exc, self._folder)}"
+            ) from exc
 
-    def remove(self, nonce: Nonce) -> None:
-        with contextlib.suppress(FileNotFoundError):
-            self._path(nonce).unlink()
+    def remove(self, nonce: Nonce) -> str | None:
+        """Returns why it cannot be, as a sentence; None: it is gone."""
+        path = self._path(nonce)
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as exc:
+            return f"cannot remove spawn record {path}: {cause_and_cure(exc, self._folder)}"
+        return None
 
     def read(self) -> tuple[tuple[SpawnRecord, ...], tuple[str, ...]]:
         """All records that can be read, and what is wrong with each that cannot.
@@ -102,6 +122,9 @@ class Records:
                 problems.append(f"cannot read spawn record {path}: {exc}")
         return tuple(records), tuple(problems)
 
+    def _make_folder(self) -> None:
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
     def _path(self, nonce: Nonce) -> Path:
         return self._folder / f"{nonce}.json"
 
@@ -111,6 +134,13 @@ class Records:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+def cause_and_cure(exc: OSError, folder: Path) -> str:
+    """What a disk says, and what an operator has to do about it."""
+    cause = (exc.strerror or str(exc)).lower()
+    cure = f"free some in {folder}" if exc.errno in _NO_ROOM else f"make {folder} writable"
+    return f"{cause}; {cure}"
 
 
 def _decode(path: Path) -> SpawnRecord:

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from reconciler.apply.logs import open_log, write_header
-from reconciler.apply.records import VERSION, Records, SpawnRecord
+from reconciler.apply.records import VERSION, Records, SpawnRecord, cause_and_cure
 from reconciler.backend.environment import NONCE_VARIABLE
 from reconciler.backend.launch import Launch
 from reconciler.errors import Rejected, Transient
@@ -63,10 +63,13 @@ def start(order: Order, records: Records) -> Started:
 
     A death of the agent at any point leaves a record from which the next one finds the child.
     """
+    folder = order.log.parent
     try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         log = open_log(order.log)
     except OSError as exc:
-        raise Transient(f"cannot start {order.model}: log {order.log}: {_text(exc)}") from exc
+        why = cause_and_cure(exc, folder)
+        raise Transient(f"cannot start {order.model}: log {order.log}: {why}") from exc
     try:
         return _start(order, records, log)
     finally:
@@ -80,20 +83,21 @@ def _start(order: Order, records: Records, log: int) -> Started:
         record = _record(order, argv, log_offset=os.fstat(log).st_size)
         records.write(record)
     except OSError as exc:
-        raise Transient(
-            f"cannot start {order.model}: cannot write its record and log: {_text(exc)}"
-        ) from exc
+        why = cause_and_cure(exc, order.log.parent)
+        raise Transient(f"cannot start {order.model}: log {order.log}: {why}") from exc
+    except Transient as exc:
+        raise Transient(f"cannot start {order.model}: {exc}") from exc
     try:
         pid, pidfd = _execute(order, log)
     except BaseException:
-        records.remove(order.nonce)
+        records.remove(order.nonce)  # what cannot be removed is removed by the next agent
         raise
     process = read_process(pid)
     record = msgspec.structs.replace(
         record, pid=pid, session=pid, start_ticks=process.start_ticks if process else None
     )
     # On a full disk the first record stands, and the nonce in it finds the process.
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, Transient):
         records.write(record)
         write_header(log, f"{order.model} runs as pid {pid}")
     return Started(record=record, pid=pid, pidfd=pidfd)

@@ -4,12 +4,36 @@ import contextlib
 import os
 import secrets
 import signal
-from collections.abc import AsyncIterator
+import subprocess
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.apply.world import World
+
+
+@pytest.fixture
+async def full_disk(world: World) -> AsyncIterator[Path]:
+    """The folder of the records, on a file system without a free block."""
+    folder = world.data_dir / "spawns"
+    with mounted(["-t", "tmpfs", "-o", "size=4k", "none", str(folder)], folder):
+        (folder / "somebody-else").write_bytes(bytes(4096))
+        yield folder
+
+
+@contextlib.contextmanager
+def mounted(arguments: list[str], folder: Path, *, then: str | None = None) -> Iterator[None]:
+    """`then`: options of a second mount, which some file systems ask for."""
+    mount = ["mount", *arguments]
+    if os.getuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("needs the right to mount")
+    try:
+        if then is not None:
+            subprocess.run(["mount", "-o", then, str(folder)], check=True)
+        yield
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
 
 
 @pytest.fixture

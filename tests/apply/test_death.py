@@ -166,6 +166,39 @@ async def test_a_stop_that_is_cancelled_goes_on(world: World) -> None:
     assert world.processes() == []
 
 
+async def test_a_death_is_told_though_its_record_cannot_be_removed(world: World) -> None:
+    """Else a dead backend would count as serving for as long as a disk is read-only."""
+    view = await world.spawn(argv=("sleep", "3600"))
+    (record,) = world.records()
+    record.unlink()
+    (record / "in-the-way").mkdir(parents=True)
+
+    await world.end(view.pid)
+
+    exited = await world.exit_of(view)
+    assert exited.during == "load"
+    assert world.backends.live() == ()
+    (problem,) = world.backends.problems
+    assert problem.startswith(f"cannot remove spawn record {record}: ")
+    assert problem.endswith(f"; make {record.parent} writable")
+
+
+async def test_a_record_that_could_not_be_removed_is_removed_later(world: World) -> None:
+    view = await world.spawn(argv=("sleep", "3600"))
+    (record,) = world.records()
+    record.rename(record.with_suffix(".kept"))
+    (record / "in-the-way").mkdir(parents=True)
+    await world.stop(view)
+    assert world.backends.problems != ()
+
+    (record / "in-the-way").rmdir()
+    record.rmdir()
+    record.with_suffix(".kept").rename(record)
+
+    await world.until(lambda: world.records() == [], "it is removed")
+    await world.until(lambda: world.backends.problems == (), "nothing is doubtful")
+
+
 async def test_stopping_what_is_not_there_is_done_already(world: World) -> None:
     await world.backends.stop(Nonce("unknown"), stop_seconds=1, kill_seconds=1)
 

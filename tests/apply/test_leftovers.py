@@ -11,6 +11,7 @@ import pytest
 
 from reconciler.backend.environment import NONCE_VARIABLE
 from reconciler.errors import Transient
+from tests.apply.conftest import mounted
 from tests.apply.world import KEY, World
 
 SESSION_NOTED = '"sessions": [\n'
@@ -162,6 +163,19 @@ async def test_a_record_of_a_spawn_that_never_came_is_removed(world: World) -> N
 
     assert world.records() == []
     assert world.backends.problems == ()
+
+
+async def test_an_agent_starts_though_old_records_cannot_be_removed(world: World) -> None:
+    dead = await dead_agent(world)
+    await world.end(dead.pid)
+    record = dead.record
+    folder = str(record.parent)
+
+    with mounted(["--bind", folder, folder], record.parent, then="remount,ro,bind"):
+        await dead.next_agent()
+        (problem,) = world.backends.problems
+
+    assert problem.startswith(f"cannot remove spawn record {record}: read-only file system")
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 import asyncio
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -84,12 +85,34 @@ async def test_a_command_that_cannot_run_is_rejected_and_leaves_no_record(
 
 
 async def test_a_record_that_cannot_be_written_starts_nothing(world: World) -> None:
-    (world.data_dir / "spawns").rmdir()
+    folder = world.data_dir / "spawns"
+    folder.rmdir()
+    folder.write_text("somebody's file")
 
-    with pytest.raises(Transient, match="cannot start x: cannot write its record and log"):
+    said = f"cannot start x: cannot write its record: .*; make {folder} writable"
+    with pytest.raises(Transient, match=said):
         await world.spawn(argv=SLEEP)
 
     assert world.processes() == []
+
+
+async def test_a_full_disk_says_where_room_is_needed(world: World, full_disk: Path) -> None:
+    said = f"cannot write its record: no space left on device; free some in {full_disk}"
+    with pytest.raises(Transient, match=said):
+        await world.spawn(argv=SLEEP)
+
+    assert [path.name for path in world.records()] == ["somebody-else"]
+    assert world.processes() == []
+
+
+async def test_folders_that_somebody_deleted_are_made_again(world: World) -> None:
+    shutil.rmtree(world.data_dir)
+
+    view = await world.spawn(argv=SLEEP)
+
+    assert len(world.records()) == 1
+    assert view.log_path.exists()
+    await world.stop(view)
 
 
 async def test_a_failed_spawn_gives_its_port_back(world: World) -> None:
