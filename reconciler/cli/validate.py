@@ -20,6 +20,7 @@ from reconciler.manifest.problem import Problem
 from reconciler.manifest.resolve import FileInput
 from reconciler.manifest.select import select
 from reconciler.plan.desired import Desired
+from reconciler.source.names import shown_name
 
 SUFFIXES = frozenset({".yaml", ".yml", ".json"})
 
@@ -96,11 +97,12 @@ def _is_manifest(file: Path) -> bool:
 
 
 def _read(file: Path) -> FileInput:
+    name = shown_name(str(file))
     try:
         with file.open("rb") as stream:
-            return FileInput(name=str(file), content=stream.read(MAX_BYTES + 1))
+            return FileInput(name=name, content=stream.read(MAX_BYTES + 1))
     except OSError as exc:
-        return FileInput(name=str(file), error=exc.strerror or str(exc))
+        return FileInput(name=name, error=exc.strerror or str(exc))
 
 
 def _print_text(inspection: Inspection, desired: Desired | None, files: int) -> None:

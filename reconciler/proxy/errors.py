@@ -6,10 +6,9 @@ docs/http.md holds the table for readers.
 import difflib
 from dataclasses import dataclass
 
-import msgspec
-
 from reconciler.plan.desired import ModelType
 from reconciler.plan.phase import State
+from reconciler.proxy import json_text
 from reconciler.status import ModelStatus
 
 Header = tuple[bytes, bytes]
@@ -42,7 +41,7 @@ class Problem:
 
 
 def as_json(problem: Problem) -> bytes:
-    return msgspec.json.encode(
+    return json_text.encode(
         {
             "error": {
                 "message": problem.message,

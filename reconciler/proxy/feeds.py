@@ -9,7 +9,7 @@ from starlette.types import Receive, Scope, Send
 
 from reconciler.errors import Rejected
 from reconciler.events import KEPT, Event, Journal, Page
-from reconciler.proxy import errors, headers, management_view, reply
+from reconciler.proxy import errors, headers, json_text, management_view, reply
 from reconciler.proxy.board import Routes
 from reconciler.proxy.errors import Problem
 from reconciler.proxy.management import LogReader, Logs, find
@@ -92,7 +92,7 @@ class Events:
             shown = page.events
 
     def _as_sse(self, event: Event) -> bytes:
-        data = msgspec.json.encode(management_view.event(event))
+        data = json_text.encode(management_view.event(event))
         return b"id: %s:%d\ndata: %s\n\n" % (self._journal.run.encode(), event.seq, data)
 
 

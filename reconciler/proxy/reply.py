@@ -1,9 +1,8 @@
 """Whole answers of our own: JSON bodies, text and problems."""
 
-import msgspec
 from starlette.types import Send
 
-from reconciler.proxy import errors
+from reconciler.proxy import errors, json_text
 from reconciler.proxy.errors import Header, Problem
 
 TEXT = b"text/plain; charset=utf-8"
@@ -14,7 +13,7 @@ async def send_text(send: Send, body: bytes, *, content_type: bytes = TEXT) -> N
 
 
 async def send_json(send: Send, body: object, *, status: int = 200) -> None:
-    await _send(send, status, msgspec.json.encode(body), ())
+    await _send(send, status, json_text.encode(body), ())
 
 
 async def send_problem(send: Send, problem: Problem, *, served_by: bytes | None = None) -> None:

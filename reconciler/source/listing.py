@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from reconciler.source.names import shown_name
 from reconciler.source.snapshot import Snapshot, SourceFile
 
 MAX_FILE_BYTES = 1 << 20
@@ -57,23 +58,24 @@ class _Root:
 
 def read_listing(path: Path) -> Listing:
     """Read everything at `path` once; what cannot be read is an error in the value."""
+    shown = shown_name(str(path))
     for _ in range(_ATTEMPTS):
         try:
             root = _resolve(path)
             read = _read_root(path, root)
         except OSError as exc:
-            error = f"cannot read {path}: {_cause(exc)}"
-            return Listing(snapshot=Snapshot(location=str(path), revision="", error=error))
+            error = f"cannot read {shown}: {_cause(exc)}"
+            return Listing(snapshot=Snapshot(location=shown, revision="", error=error))
         if _still_leads_to(path, root):
             files = tuple(file for file, _ in read)
             return Listing(
-                snapshot=Snapshot(location=str(path), revision=digest(files), files=files),
+                snapshot=Snapshot(location=shown, revision=digest(files), files=files),
                 stamps={file.name: stamp for file, stamp in read if stamp is not None},
                 through=root.folder if root.linked else None,
                 atomic=root.atomic,
             )
-    error = f"cannot read {path}: it is replaced faster than it can be read"
-    return Listing(snapshot=Snapshot(location=str(path), revision="", error=error))
+    error = f"cannot read {shown}: it is replaced faster than it can be read"
+    return Listing(snapshot=Snapshot(location=shown, revision="", error=error))
 
 
 def digest(files: Iterable[SourceFile]) -> str:
@@ -156,10 +158,10 @@ def _read_root(path: Path, root: _Root) -> tuple[_Read, ...]:
     folder = os.open(root.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         if root.name is not None:
-            return (_read_file(folder, root.name, str(path)),)
+            return (_read_file(folder, root.name, shown_name(str(path))),)
         with os.scandir(folder) as entries:
             names = sorted(entry.name for entry in entries)
-        return tuple(_read_file(folder, name, name) for name in names if counts(name))
+        return tuple(_read_file(folder, name, shown_name(name)) for name in names if counts(name))
     finally:
         os.close(folder)
 

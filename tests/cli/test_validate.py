@@ -1,6 +1,7 @@
 """`validate` and `schema` as a shell or a CI job meets them."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,15 @@ def test_every_error_of_every_file_is_shown_and_the_exit_code_is_1(folder: Path)
     assert lines[2].startswith(f"{folder}/c.json:10:17: spec.models[0].name: 'd' is already")
     assert lines[2].endswith(f"at {folder}/b.yml:10:17")
     assert lines[3] == "3 files, 3 errors"
+
+
+def test_a_file_whose_name_is_no_text_is_named_all_the_same(tmp_path: Path) -> None:
+    Path(os.fsdecode(os.path.join(os.fsencode(tmp_path), b"\xff.yaml"))).write_bytes(b"x: [")
+
+    result = run("validate", tmp_path)
+
+    assert result.exit_code == 1
+    assert f"{tmp_path}/\\xff.yaml:" in result.output
 
 
 def test_a_clash_with_a_file_that_has_other_errors_is_shown(folder: Path) -> None:

@@ -53,6 +53,17 @@ PLANNED = Planned(
 )
 
 
+async def test_any_text_can_be_told() -> None:
+    """Names of files and YAML escapes may hold what UTF-8 cannot."""
+    odd = "cannot read '\udcff.yaml': \ud800"
+    async with running_agent(model("llm", reason=odd)) as agent:
+        shown = await agent.get("/api/management/models/llm")
+        node = await agent.get("/api/cluster/_self")
+    assert (shown.status, node.status) == (200, 200)
+    assert shown.json["reason"] == "cannot read '\\udcff.yaml': \\ud800"
+    assert node.json["models"][0]["reason"] == shown.json["reason"]
+
+
 async def test_a_model_is_told_with_all_that_operators_need() -> None:
     async with running_agent(model("llm", port=7, aliases=("gpt",), detail=DETAIL)) as agent:
         shown = (await agent.get("/api/management/models/gpt")).json

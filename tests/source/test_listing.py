@@ -44,6 +44,30 @@ def test_reads_one_file_of_any_name(tmp_path: Path) -> None:
     assert (file.name, file.content) == (str(path), b"text")
 
 
+def test_names_that_are_no_text_are_shown_as_what_they_are(tmp_path: Path) -> None:
+    """They stand in messages and answers, where neither surrogates nor escape codes belong."""
+    for name in (b"\xff\xfe.yaml", b"a\x1b[2Jb.yaml", "größe.yaml".encode()):
+        Path(os.fsdecode(os.path.join(os.fsencode(tmp_path), name))).write_bytes(b"x: [")
+
+    files = read_listing(tmp_path).snapshot.files
+
+    assert [file.name for file in files] == [
+        "a\\x1b[2Jb.yaml",
+        "größe.yaml",
+        "\\xff\\xfe.yaml",
+    ]
+    assert {file.content for file in files} == {b"x: ["}
+
+
+def test_a_place_whose_name_is_no_text_can_be_named(tmp_path: Path) -> None:
+    path = Path(os.fsdecode(os.path.join(os.fsencode(tmp_path), b"\xff")))
+    missing = read_listing(path).snapshot
+    path.mkdir()
+
+    assert missing.error == f"cannot read {tmp_path}/\\xff: no such file or directory"
+    assert read_listing(path).snapshot.location == f"{tmp_path}/\\xff"
+
+
 def test_an_empty_directory_is_a_listing_and_a_missing_one_is_an_error(tmp_path: Path) -> None:
     """argo-cd#2573 (scenario 40): a source that is down must not look like nothing desired."""
     empty = read_listing(tmp_path).snapshot
