@@ -11,6 +11,7 @@ from reconciler.apply.stop import Hurry, Stopper
 from reconciler.errors import XgenError
 from reconciler.plan.desired import Timeouts
 from reconciler.plan.ids import ModelName
+from reconciler.plan.observed import Leftover
 
 _log = structlog.get_logger("xgen.node")
 
@@ -44,19 +45,23 @@ async def stop_all(
     stopper: Stopper,
     timeouts: Mapping[ModelName, Timeouts],
 ) -> list[str]:
-    """Drain and stop every backend, all at once. Returns what could not be stopped, in words."""
+    """Drain and stop every backend, and what earlier agents left, all at once.
+
+    Returns what could not be stopped, in words.
+    """
     effects.abort_fetches()
     await effects.settled()
     survivors: list[str] = []
 
-    async def stop(view: BackendView) -> None:
+    async def stop(each: BackendView | Leftover) -> None:
+        limits = timeouts.get(each.model, Timeouts())
         try:
-            await stopper.stop(view.nonce, timeouts.get(view.model, Timeouts()), drain=True)
+            await stopper.stop(each.nonce, limits, drain=isinstance(each, BackendView))
         except XgenError as exc:
-            _log.error("a backend survives", model=view.model, error=str(exc))
+            _log.error("a backend survives", model=each.model, error=str(exc))
             survivors.append(str(exc))
 
     async with asyncio.TaskGroup() as group:
-        for view in backends.live():
-            group.create_task(stop(view), name=f"stop:{view.model}")
+        for each in (*backends.live(), *backends.leftovers()):
+            group.create_task(stop(each), name=f"stop:{each.model}")
     return survivors

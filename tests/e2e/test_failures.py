@@ -130,6 +130,24 @@ def test_what_a_killed_agent_left_is_stopped_before_anything_starts(agent: Agent
         stranger.wait(10)
 
 
+def test_an_agent_that_ends_takes_what_an_earlier_one_left_with_it(agent: Agent) -> None:
+    """R10, also where nothing was to be done yet: here the node is suspended."""
+    agent.write(manifest(model("a")))
+    agent.start()
+    agent.wait_up()
+    left = agent.wait_state("a", "loaded")["pid"]
+    assert agent.process is not None
+    agent.process.kill()
+    agent.process.wait(10)
+    agent.write(manifest(model("a"), spec="  suspend: true\n"))
+    agent.start()
+    agent.wait_up()
+    agent.wait_condition("Suspended", "True")
+    assert is_alive(left)
+    assert agent.stop() == 0
+    assert not is_alive(left)
+
+
 def test_a_second_agent_on_the_same_data_folder_is_refused(
     agent: Agent, make_agent: MakeAgent
 ) -> None:
