@@ -61,7 +61,8 @@ async def stop_all(
             _log.error("a backend survives", model=each.model, error=str(exc))
             survivors.append(str(exc))
 
+    everyone: list[BackendView | Leftover] = [*backends.live(), *backends.leftovers()]
     async with asyncio.TaskGroup() as group:
-        for each in (*backends.live(), *backends.leftovers()):
+        for each in everyone:
             group.create_task(stop(each), name=f"stop:{each.model}")
     return survivors
