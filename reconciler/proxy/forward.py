@@ -1,5 +1,6 @@
 """Sending a request to a backend and passing its answer on, byte for byte, as it comes."""
 
+import asyncio
 import io
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,6 +19,9 @@ _CONNECT_SECONDS = 5.0
 """Backends are on this host: one that takes no connection in this time will not."""
 _KEEPALIVE_SECONDS = 3.0
 """Shorter than vLLM's and llama-server's 5 s, so that it is us who close an idle connection."""
+_HEAD_LINE_BYTES = 64 * 1024
+_HEADERS = 1000
+"""Of an answer; the client library's own limits are below what engines may send."""
 _LARGE_BYTES = 1 << 20
 """Above this the client library wants a file: it writes bytes in one go."""
 
@@ -135,10 +139,17 @@ def _ending_with_connection(response: aiohttp.ClientResponse) -> Iterator[None]:
             content.set_exception(aiohttp.ClientPayloadError("the answer is not valid HTTP"))
 
     closed.add_done_callback(end)
+    closed.add_done_callback(_look_at)
     try:
         yield
     finally:
         closed.remove_done_callback(end)
+
+
+def _look_at(closed: asyncio.Future[None]) -> None:
+    """How the connection ended: what nobody looks at is logged as an error."""
+    if not closed.cancelled():
+        closed.exception()
 
 
 def _error_event(model: str, *, after: bytes) -> bytes:
@@ -175,6 +186,9 @@ def _session(connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
         connector=connector,
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS),
         auto_decompress=False,
+        max_line_size=_HEAD_LINE_BYTES,
+        max_field_size=_HEAD_LINE_BYTES,
+        max_headers=_HEADERS,
         cookie_jar=aiohttp.DummyCookieJar(),
         skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
         trace_configs=[trace],

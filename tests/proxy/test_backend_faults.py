@@ -1,8 +1,11 @@
 """Backends that refuse, reset, die or hang."""
 
 import asyncio
+import fcntl
+import gc
 import json
 import socket
+import termios
 from asyncio import Event
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -195,6 +198,50 @@ async def test_an_answer_that_stops_being_http_ends_broken() -> None:
         assert b'"code":"backend_lost"' in rest
         assert not rest.endswith(b"0\r\n\r\n")
         assert agent.traffic.total == 0
+
+
+async def test_an_answer_may_have_a_large_head() -> None:
+    headers = b"X-Long: " + b"x" * 60_000 + b"\r\n" + b"X-Many: 1\r\n" * 500
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n" + headers + b"\r\n"
+    async with _saying(head + b"{}") as (wordy, _), running_agent(wordy) as agent:
+        reader, _ = await agent.send_raw({"model": "llm"})
+        answer = b""
+        while not answer.endswith(b"\r\n\r\n{}"):
+            answer += await reader.read(65536)
+        assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+        assert answer.count(b"x-many: 1\r\n") == 500
+
+
+async def _until_stalled(writer: asyncio.StreamWriter) -> None:
+    """Until nothing more arrives, because the reader has enough."""
+    waiting, before = b"", b"-"
+    while waiting != before:
+        before = waiting
+        await asyncio.sleep(0.1)
+        waiting = fcntl.ioctl(writer.get_extra_info("socket").fileno(), termios.FIONREAD, bytes(4))
+
+
+async def test_an_engine_that_answers_and_goes_in_mid_upload_is_no_error_of_ours() -> None:
+    """It reads no further, so that our writer waits when the connection is reset."""
+    answered = Event()
+    errors: list[object] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        await _until_stalled(writer)
+        writer.write(b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n")
+        await answered.wait()
+        writer.transport.abort()
+
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    busy = model(port=server.sockets[0].getsockname()[1])
+    async with server, running_agent(busy) as agent:
+        assert (await agent.chat({"model": "llm", "x": "A" * (30 << 20)})).status == 413
+        answered.set()
+        await agent.get("/healthz")  # the reset has arrived by then
+    gc.collect()
+    assert errors == []
 
 
 async def test_draining_refuses_new_work_and_lets_the_old_end(stand_in: StartStandIn) -> None:
