@@ -93,6 +93,8 @@ class Intent:
         if snapshot is None or snapshot is self._seen:
             if self._unsaved:
                 self._understanding = replace(self._understanding, not_kept=await self._save())
+            if self._notices != self._understanding.notices:
+                self._understanding = replace(self._understanding, notices=self._notices)
             return self._understanding
         self._seen = snapshot
         resolution, desired = await asyncio.to_thread(self._interpret, snapshot)

@@ -15,12 +15,15 @@ import structlog
 
 from reconciler.source.frozen_mount import frozen_mount
 from reconciler.source.listing import Listing, agree, read_listing, without_unsettled
+from reconciler.source.names import shown_name
 from reconciler.source.snapshot import Snapshot
 from reconciler.source.watching import Watcher, folders_to_watch
 
 log = structlog.get_logger(__name__)
 
 _MAX_READS = 8
+_WATCH_TRIES = 2
+"""A folder may be swapped between the look at the links and the watch."""
 
 
 class DirectorySource:
@@ -83,22 +86,26 @@ class DirectorySource:
         return listing.snapshot
 
     async def snapshots(self) -> AsyncGenerator[Snapshot, None]:
-        """The state now, then each different one. Close it (`aclosing`) to end the watch."""
+        """The state now, then each different one. Close it (`aclosing`) to end the watch.
+
+        The same one comes again when `notices` are others.
+        """
         hint = self._hint
         watcher = Watcher(hint)
         shown: Snapshot | None = None
+        told: tuple[str, ...] = ()
         await self._look_at_mount()
         try:
             while True:
                 hint.clear()
                 asked, self._asked = self._asked, []
                 if self._watch:
-                    await watcher.follow(await asyncio.to_thread(folders_to_watch, self._path))
-                    self._say_if_blind(watcher.failure)
+                    await self._follow(watcher)
                 snapshot = await self.read()
-                if snapshot != shown:
-                    shown = snapshot
-                    yield snapshot
+                if shown is None or snapshot != shown or told != self.notices:
+                    shown = snapshot if snapshot != shown else shown
+                    told = self.notices
+                    yield shown
                 for each in asked:
                     each.set()
                 with contextlib.suppress(TimeoutError):
@@ -116,13 +123,21 @@ class DirectorySource:
         swapped = None not in (last.through, listing.through) and last.through != listing.through
         return swapped or listing.snapshot == last.snapshot
 
-    def _say_if_blind(self, failure: str | None) -> None:
-        if failure is None or "watch" in self._notices:
-            return
+    async def _follow(self, watcher: Watcher) -> None:
+        """Watch the folders as they are now. What fails is tried again with each read."""
+        for _ in range(_WATCH_TRIES):
+            await watcher.follow(await asyncio.to_thread(folders_to_watch, self._path))
+            if watcher.failure is None:
+                self._notices.pop("watch", None)
+                return
+        if "watch" not in self._notices:
+            log.warning(
+                "manifest is polled, not watched", path=str(self._path), cause=watcher.failure
+            )
         self._notices["watch"] = (
-            f"cannot watch {self._path}: {failure}; reading it every {self._poll_seconds:g} s"
+            f"cannot watch {shown_name(str(self._path))}: {watcher.failure}; "
+            f"reading it every {self._poll_seconds:g} s"
         )
-        log.warning("manifest is polled, not watched", path=str(self._path), cause=failure)
 
     async def _look_at_mount(self) -> None:
         try:

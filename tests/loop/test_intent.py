@@ -71,3 +71,16 @@ async def test_damage_on_disk_is_said_until_something_good_is_kept(tmp_path: Pat
     assert made.understanding.not_kept is not None
     made.offer(snapshot())
     assert (await made.refresh()).not_kept is None
+
+
+async def test_a_notice_comes_and_goes_without_a_new_snapshot(tmp_path: Path) -> None:
+    made = intent(tmp_path)
+    await made.open()
+    same = snapshot()
+    made.offer(same, ("cannot watch /x",))
+    first = await made.refresh()
+    assert first.notices == ("cannot watch /x",)
+    made.offer(same)
+    second = await made.refresh()
+    assert second.notices == ()
+    assert second.desired is first.desired

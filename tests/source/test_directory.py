@@ -282,18 +282,50 @@ asyncio.run(main())
 """
 
 
-def test_polls_and_says_so_where_inotify_is_used_up(tmp_path: Path) -> None:
-    """A node's 128 inotify instances are easily used up by others."""
-    (tmp_path / "a.yaml").write_text("1")
+INOTIFY_AGAIN = """
+import asyncio, pathlib, sys
+from contextlib import aclosing
+from reconciler.source.directory import DirectorySource
+folder = pathlib.Path(sys.argv[1])
+source = DirectorySource(folder, poll_seconds=0.05, settle_seconds=0.01)
+async def main():
+    async with aclosing(source.snapshots()) as snapshots:
+        first = await anext(snapshots)
+        print(*source.notices)
+        pathlib.Path("/proc/sys/user/max_inotify_instances").write_text("128")
+        async with asyncio.timeout(20):
+            second = await anext(snapshots)
+    print(second is first, source.notices)
+asyncio.run(main())
+"""
+
+
+def run_without_inotify(program: str, folder: Path) -> list[str]:
+    """The lines that it prints, in a user namespace that allows no inotify instance."""
     limit = "echo 0 > /proc/sys/user/max_inotify_instances"
     inside = ["unshare", "--user", "--map-root-user", "sh", "-c"]
     if shutil.which("unshare") is None or subprocess.run([*inside, limit], check=False).returncode:
         pytest.skip("no user namespace with a limit of its own")
-    argv = [*inside, f'{limit} && exec "$@"', "sh", sys.executable, "-c", NO_INOTIFY]
+    argv = [*inside, f'{limit} && exec "$@"', "sh", sys.executable, "-c", program, str(folder)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
 
-    done = subprocess.run([*argv, str(tmp_path)], capture_output=True, text=True, check=True)
 
-    names, notice = done.stdout.splitlines()[-2:]
+def test_a_watch_that_works_again_takes_its_notice_back(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("1")
+
+    notice, end = run_without_inotify(INOTIFY_AGAIN, tmp_path)[-2:]
+
+    assert notice.startswith(f"cannot watch {tmp_path}: ")
+    assert end == "True ()"
+
+
+def test_polls_and_says_so_where_inotify_is_used_up(tmp_path: Path) -> None:
+    """A node's 128 inotify instances are easily used up by others."""
+    (tmp_path / "a.yaml").write_text("1")
+
+    names, notice = run_without_inotify(NO_INOTIFY, tmp_path)[-2:]
+
     assert names == "['a.yaml', 'b.yaml']"
     assert notice.startswith(f"cannot watch {tmp_path}: ")
     assert notice.endswith("reading it every 0.05 s")
