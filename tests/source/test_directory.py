@@ -193,7 +193,7 @@ async def test_a_file_that_goes_on_changing_does_not_count(tmp_path: Path) -> No
     thread.start()
     try:
         await asyncio.to_thread(written.wait)
-        source = DirectorySource(tmp_path, settle_seconds=0.02)
+        source = DirectorySource(tmp_path, settle_seconds=0.1)
         busy, calm = (await source.read()).files
     finally:
         stop.set()
