@@ -87,16 +87,19 @@ def _opened(line: bytes) -> dict[str, Any] | None:
     seal, _, body = line.partition(b" ")
     if hashlib.sha256(body).hexdigest().encode() != seal:
         return None
-    value = json.loads(body)
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
     return value if isinstance(value, dict) else None
 
 
 def _content(entry: dict[str, Any]) -> bytes | None:
-    if "text" in entry:
-        return str(entry["text"]).encode()
     try:
+        if "text" in entry:
+            return str(entry["text"]).encode()
         return base64.b64decode(entry["base64"], validate=True)
-    except (KeyError, TypeError, binascii.Error):
+    except (KeyError, TypeError, UnicodeEncodeError, binascii.Error):
         return None
 
 
@@ -112,15 +115,19 @@ def _parse(lines: list[bytes], path: str) -> LastGoodSet:
         else:
             files[str(entry["name"])] = content
     error: str | None = None
-    if header is None:
+    if header is not None and header.get("version", _VERSION) != _VERSION:
+        return LastGoodSet(error=f"cannot read {path}: it has version {header['version']}")
+    if header is None or not _is_header(header):
         error = f"cannot trust all of {path}: its first line is damaged"
         return LastGoodSet(files=files, error=error)
-    if header.get("version") != _VERSION:
-        return LastGoodSet(error=f"cannot read {path}: it has version {header.get('version')}")
     lost = sorted(set(map(str, header["files"])) - files.keys())
     if lost or damaged:
         error = f"cannot trust all of {path}: damaged or cut off: {', '.join(lost) or 'a line'}"
     return LastGoodSet(files=files, revision=str(header["revision"]), error=error)
+
+
+def _is_header(value: dict[str, Any]) -> bool:
+    return isinstance(value.get("files"), list) and isinstance(value.get("revision"), str)
 
 
 def _sync_folder(folder: Path) -> None:

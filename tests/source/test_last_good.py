@@ -1,3 +1,4 @@
+import hashlib
 import os
 import signal
 import stat
@@ -57,6 +58,53 @@ def test_a_damaged_file_costs_that_file_alone_and_is_named(tmp_path: Path) -> No
     assert kept.revision == "r1"
     assert kept.error is not None
     assert "b.yaml" in kept.error
+
+
+def sealed(body: bytes) -> bytes:
+    return hashlib.sha256(body).hexdigest().encode() + b" " + body + b"\n"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"no JSON",
+        b"\xff",
+        b"[]",
+        b"7",
+        b"{}",
+        b'{"name": "x"}',
+        b'{"name": "x", "text": "\\ud800"}',
+        b'{"name": "x", "base64": 7}',
+    ],
+)
+def test_a_line_with_a_good_seal_may_hold_anything(tmp_path: Path, body: bytes) -> None:
+    """Whoever edits the file by hand may seal it, too: an agent starts all the same."""
+    LastGood(tmp_path).save(FILES, "r1")
+    path, lines = lines_of(tmp_path)
+    path.write_bytes(b"".join([*lines, sealed(body)]))
+    kept = LastGood(tmp_path).load()
+    assert (kept.files, kept.revision) == (FILES, "r1")
+    assert kept.error is not None
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"no JSON",
+        b'{"version": 1}',
+        b'{"version": 1, "files": 7, "revision": "r"}',
+        b'{"version": 1, "files": [], "revision": null}',
+        b'{"version": 1, "files": ["a.yaml", "b.yaml", "c.yaml"]}',
+    ],
+)
+def test_a_header_with_a_good_seal_may_hold_anything(tmp_path: Path, body: bytes) -> None:
+    LastGood(tmp_path).save(FILES, "r1")
+    path, lines = lines_of(tmp_path)
+    path.write_bytes(b"".join([sealed(body), *lines[1:]]))
+    kept = LastGood(tmp_path).load()
+    assert kept.files == FILES
+    assert kept.revision is None
+    assert kept.error is not None
 
 
 def test_a_torn_file_gives_what_is_whole(tmp_path: Path) -> None:
