@@ -221,7 +221,7 @@ def _listed(store: Store, prefix: str) -> Record:
     """What the hub holds now, with nothing of it here."""
     listing = [item for item in store.objects(prefix) if not is_hidden(item.path)]
     if not listing:
-        raise Transient(f"cannot fetch {prefix}: the hub has none{_nearest(store, prefix)}")
+        raise Transient(f"cannot fetch {prefix}: {_why_nothing(store, prefix)}")
     return new_record(listing, _main_ref(store, listing))
 
 
@@ -236,6 +236,9 @@ def _main_ref(store: Store, listing: Sequence[StoredObject]) -> str | None:
         return file.read().decode(errors="replace").strip()
 
 
-def _nearest(store: Store, prefix: str) -> str:
-    close = difflib.get_close_matches(prefix, store.prefixes(), n=3, cutoff=0.5)
-    return f"; nearest: {', '.join(close)}" if close else ""
+def _why_nothing(store: Store, prefix: str) -> str:
+    prefixes = store.prefixes()
+    if prefix in prefixes:
+        return "in the hub it is a folder without a file; push the model"
+    close = difflib.get_close_matches(prefix, prefixes, n=3, cutoff=0.5)
+    return "the hub has none" + (f"; nearest: {', '.join(close)}" if close else "")

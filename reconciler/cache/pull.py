@@ -42,6 +42,7 @@ class Pull:
         self.on_progress(done, total)
         try:
             make_folder(self.layout.folder(self.prefix, record.digest))
+            make_folder(self.layout.partials)
             shared = [item for item in missing if self._link_from_another(record, item)]
             record = self._record(record, shared)
             missing = [item for item in missing if item not in shared]

@@ -344,6 +344,35 @@ def test_an_unknown_prefix_is_answered_with_the_nearest(
         opened(tmp_path, store).fetch(spec("gguf/foo_bar"))
 
 
+def test_a_folder_without_a_file_is_not_its_own_nearest_name(tmp_path: Path) -> None:
+    (tmp_path / "hub/gguf/o_emptydir").mkdir(parents=True)
+    put(tmp_path / "hub", "gguf/o_emptydir2/.git/config")
+
+    with pytest.raises(Transient, match="in the hub it is a folder without a file; push the model"):
+        opened(tmp_path, DirectoryStore(tmp_path / "hub")).fetch(spec("gguf/o_emptydir"))
+
+
+def test_folders_that_somebody_deleted_are_made_again(tmp_path: Path) -> None:
+    put(tmp_path / "hub", "gguf/org_name/x.gguf")
+    cache = opened(tmp_path, DirectoryStore(tmp_path / "hub"))
+    cache.fetch(spec())
+    shutil.rmtree(tmp_path / "models")
+
+    assert cache.lookup(spec()) is None
+    assert cache.fetch(spec()).size_bytes == 7
+    assert cache.lookup(spec()) is not None
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    put(tmp_path / "hub", "gguf/org_name/x.gguf")
+    cache = opened(tmp_path, DirectoryStore(tmp_path / "hub"))
+    shutil.rmtree(tmp_path / "models")
+    (tmp_path / "models").touch()
+
+    with pytest.raises(Transient, match=f"cannot fetch gguf/org_name into {tmp_path}/models: "):
+        cache.fetch(spec())
+
+
 def test_without_a_hub_only_what_is_here_can_be_used(tmp_path: Path) -> None:
     with pytest.raises(Rejected, match="no hub is set"):
         opened(tmp_path, None).fetch(spec())
