@@ -80,6 +80,11 @@ REQUESTS_IN_FLIGHT = Shown(
     help="Requests that the model's backends are working on.",
     labels=("model",),
 )
+REQUESTS_WAITING = Shown(
+    name="xgen_requests_waiting",
+    help="Requests that wait for a turn at the model (max_in_flight).",
+    labels=("model",),
+)
 
 
 class TickResult(StrEnum):

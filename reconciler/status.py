@@ -95,6 +95,8 @@ class ModelStatus:
     restarts: int = 0
     target: TargetStatus | None = None
     endpoint: Endpoint | None = None
+    max_in_flight: int | None = None
+    """How many requests may be passed on at a time; None: any number."""
     last_lines: tuple[str, ...] = ()
     log: str | None = None
     progress: tuple[int, int] | None = None

@@ -49,7 +49,9 @@ def running_of(entry: Json) -> Running:
         target_state=_state(target["state"]) if target else None,
         target_reason=str(target.get("reason", "")),
         spec=_flat(spec) if spec and not target else None,
-        routing=_routing(entry.get("priority", 0), timeouts) if timeouts else None,
+        routing=_routing(entry.get("priority", 0), entry.get("max_in_flight"), timeouts)
+        if timeouts
+        else None,
     )
 
 
@@ -60,7 +62,7 @@ def fields_of(model: DesiredModel) -> tuple[Fields, Fields]:
         name: masked_values(value) if name in _BY_KEY else _plain(value)
         for name, value in spec.items()
     }
-    return _flat(written), _routing(model.priority, asdict(model.timeouts))
+    return _flat(written), _routing(model.priority, model.max_in_flight, asdict(model.timeouts))
 
 
 def planned_by(entry: Json) -> Change:
@@ -103,10 +105,12 @@ def _flat(spec: Mapping[str, object]) -> Fields:
     return flat
 
 
-def _routing(priority: object, timeouts: Mapping[str, object]) -> Fields:
+def _routing(
+    priority: object, max_in_flight: object, timeouts: Mapping[str, object]
+) -> Fields:
     """Durations as a manifest has them."""
     written = {f"timeouts.{name}": _duration(each) for name, each in timeouts.items()}
-    return {"priority": priority, **written}
+    return {"priority": priority, "max_in_flight": max_in_flight, **written}
 
 
 def _duration(seconds: object) -> object:

@@ -78,6 +78,7 @@ def model_status(outlook: Outlook, facts: ModelFacts, *, wall: Wall) -> ModelSta
         if target
         else None,
         endpoint=_endpoint(view, facts, outlook),
+        max_in_flight=desired.max_in_flight if desired else None,
         last_lines=facts.last_lines if outlook.state in (State.ERROR, State.BLOCKED) else (),
         log=str(view.log_path) if view else None,
         progress=facts.progress,

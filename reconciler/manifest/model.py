@@ -256,7 +256,7 @@ class Model(_Strict):
         default_factory=Rollout, description="How a change goes over several holders."
     )
     max_in_flight: Annotated[StrictInt, Field(ge=1)] | None = Field(
-        default=None, description="At most so many requests at a time are passed on."
+        default=None, description="At most so many requests at a time are passed on; others wait."
     )
     affinity: Literal["none", "session", "prefix"] = Field(
         default="none", description="Which requests go to the same replica."

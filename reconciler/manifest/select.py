@@ -77,6 +77,7 @@ def _desired(entry: ManifestModel) -> DesiredModel:
         aliases=model.aliases,
         timeouts=entry.timeouts,
         priority=model.priority,
+        max_in_flight=model.max_in_flight,
     )
 
 

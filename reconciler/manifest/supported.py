@@ -35,7 +35,6 @@ ACTED_ON: Mapping[str, tuple[JsonValue, ...]] = {
     "models.*.on_failure": ("revert", "keep"),
     "models.*.keep_last_good": (True,),
     "models.*.rollout.max_unavailable": (1,),
-    "models.*.max_in_flight": (None,),
     "models.*.affinity": ("none",),
     "models.*.skip_memory_check": (False,),
 }

@@ -81,6 +81,8 @@ class DesiredModel:
     aliases: tuple[str, ...] = ()
     timeouts: Timeouts = Timeouts()
     priority: int = 0
+    max_in_flight: int | None = None
+    """How many requests may be passed on at a time; None: any number."""
     gpus: tuple[GpuUuid, ...] = ()
     """Resolved devices; empty on CPU."""
 

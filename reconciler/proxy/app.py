@@ -29,11 +29,16 @@ from reconciler.proxy.metrics_page import AgentMetrics, BackendMetrics
 from reconciler.proxy.peeking import Peeking
 from reconciler.proxy.streams import Streams
 from reconciler.proxy.target import TargetServer
+from reconciler.proxy.turns import Turns
 
 _BODY_BYTES = 64 << 20
 """A dozen large images; more is 413."""
 _TOGETHER_BYTES = 512 << 20
 """Of all bodies at one time; more is 503. What a node can spare beside its engines."""
+_QUEUE_LENGTH = 100
+"""Who may wait for a model with `max_in_flight`; more is 429. It bounds what their bodies hold."""
+_WAIT_SECONDS = 30.0
+"""For a turn; longer is 503. Less than the 60 s after which usual load balancers give up."""
 _EMBEDDING = "/api/inference/embedding"
 
 
@@ -45,11 +50,14 @@ def create_app(
     management: Management,
     body_bytes: int = _BODY_BYTES,
     together_bytes: int = _TOGETHER_BYTES,
+    queue_length: int = _QUEUE_LENGTH,
+    wait_seconds: float = _WAIT_SECONDS,
 ) -> ASGIApp:
     """The application; its lifespan opens and closes the client to the backends."""
     upstream = Upstream()
     routes = Routes(board)
     peeking = Peeking()
+    turns = Turns(queue_length=queue_length, wait_seconds=wait_seconds)
     gateway = Gateway(
         routes=routes,
         metrics=metrics,
@@ -57,6 +65,7 @@ def create_app(
         upstream=upstream,
         intake=Intake(body_bytes=body_bytes, together_bytes=together_bytes),
         peeking=peeking,
+        turns=turns,
     )
 
     @asynccontextmanager
@@ -74,7 +83,7 @@ def create_app(
             *_models(board, routes),
             *_status(board, traffic),
             *_management(management, routes, traffic),
-            Route("/metrics", _Only("GET", AgentMetrics(metrics, board, traffic))),
+            Route("/metrics", _Only("GET", AgentMetrics(metrics, board, traffic, turns))),
             Route("/metrics/backends", _Only("GET", BackendMetrics(metrics, board))),
             *_later(),
         ],

@@ -5,6 +5,7 @@ docs/http.md holds the table for readers.
 
 import difflib
 from dataclasses import dataclass
+from http import HTTPStatus
 
 from reconciler.plan.desired import ModelType
 from reconciler.plan.phase import State
@@ -14,7 +15,7 @@ from reconciler.status import ModelStatus
 Header = tuple[bytes, bytes]
 
 NOT_STARTED: Header = (b"x-xgen-not-started", b"1")
-"""On a 503: the request certainly reached no backend, so it may be sent elsewhere."""
+"""On a 503 or 429: the request certainly reached no backend, so it may be sent elsewhere."""
 
 _DO_NOT_RETRY: Header = (b"x-should-retry", b"false")
 """OpenAI's clients obey it; without it they repeat every 5xx."""
@@ -37,6 +38,8 @@ class Problem:
 
     @property
     def type(self) -> str:
+        if self.status == HTTPStatus.TOO_MANY_REQUESTS:
+            return "rate_limit_error"
         return "invalid_request_error" if self.status < 500 else "server_error"
 
 
@@ -191,6 +194,28 @@ def wrong_type(model: ModelStatus, wanted: ModelType) -> Problem:
     )
 
 
+def queue_full(model: str, length: int) -> Problem:
+    message = f"cannot take more for model {model!r}: {length} requests wait for it already"
+    return Problem(
+        status=429,
+        code="rate_limit_exceeded",
+        message=message,
+        headers=_retry_after(_SOON_SECONDS),
+        model=model,
+    )
+
+
+def waited_too_long(model: str, seconds: float) -> Problem:
+    message = f"cannot pass on to model {model!r}: it was busy for {seconds:g} s with others"
+    return Problem(
+        status=503,
+        code="queue_timeout",
+        message=message,
+        headers=_retry_after(_SOON_SECONDS),
+        model=model,
+    )
+
+
 def none_of_type(type_: ModelType) -> Problem:
     message = f"cannot route the request: this node has no model of type {type_}"
     return Problem(
@@ -268,5 +293,5 @@ def internal(request_id: str) -> Problem:
 
 
 def _retry_after(seconds: int) -> tuple[Header, ...]:
-    """For a 503 before any backend was reached."""
+    """For a 503 or 429 before any backend was reached."""
     return ((b"retry-after", str(seconds).encode()), NOT_STARTED)

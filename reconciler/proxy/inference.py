@@ -11,6 +11,7 @@ from reconciler.plan.desired import ModelType
 from reconciler.proxy import body as request_body
 from reconciler.proxy import errors, forward, headers, reply, route_table
 from reconciler.proxy.board import Routes
+from reconciler.proxy.body import Peek
 from reconciler.proxy.client import ClientLeft, WhileClientStays
 from reconciler.proxy.errors import Problem
 from reconciler.proxy.forward import Call, Upstream
@@ -19,6 +20,7 @@ from reconciler.proxy.intake import Body, Intake
 from reconciler.proxy.peeking import Peeking
 from reconciler.proxy.query import take_parameter
 from reconciler.proxy.route_table import Choice
+from reconciler.proxy.turns import QueueFull, Turns, WaitedTooLong
 
 ENGINE_PATHS: Mapping[str, ModelType] = {
     "/v1/chat/completions": ModelType.LLM,
@@ -55,6 +57,11 @@ class Gateway:
     upstream: Upstream
     intake: Intake
     peeking: Peeking
+    turns: Turns
+
+    def served_by(self, model: str | None) -> bytes:
+        node = self.routes.current().status.node
+        return (f"{node}/{model}" if model is not None else node).encode()
 
 
 class Inference:
@@ -63,99 +70,115 @@ class Inference:
     def __init__(self, gateway: Gateway, engine_path: str) -> None:
         self._gateway = gateway
         self._engine_path = engine_path
-        self._type = ENGINE_PATHS[engine_path]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         watch = self._gateway.metrics.watch_request()
+        request = _Request(self._gateway, self._engine_path, scope, send, watch)
         try:
-            problem = await self._answer(scope, receive, send, watch)
+            problem = await request.answer(receive)
             if problem is not None:
                 watch.code = problem.status
-                await reply.send_problem(send, problem, served_by=self._served_by(problem.model))
+                served_by = self._gateway.served_by(problem.model)
+                await reply.send_problem(send, problem, served_by=served_by)
         except ClientLeft:
             watch.code = CLIENT_LEFT
         finally:
             watch.end()
 
-    async def _answer(
-        self, scope: Scope, receive: Receive, send: Send, watch: RequestWatch
-    ) -> Problem | None:
-        encoding = headers.first(scope["headers"], b"content-encoding")
+
+class _Request:
+    """One request on its way. Each step says what is wrong, or does the next one."""
+
+    def __init__(
+        self, gateway: Gateway, engine_path: str, scope: Scope, send: Send, watch: RequestWatch
+    ) -> None:
+        self._gateway = gateway
+        self._engine_path = engine_path
+        self._type = ENGINE_PATHS[engine_path]
+        self._scope = scope
+        self._send = send
+        self._watch = watch
+
+    async def answer(self, receive: Receive) -> Problem | None:
+        given = self._scope["headers"]
+        encoding = headers.first(given, b"content-encoding")
         if encoding is not None and encoding.strip().lower() not in (b"", b"identity"):
             return errors.compressed_body(encoding.decode("latin-1"))
         with self._gateway.intake.body() as body:
-            problem = await body.read(receive, scope["headers"])
+            problem = await body.read(receive, given)
             if problem is not None:
                 return problem
             async with WhileClientStays(receive):
-                return await self._route(scope, send, body, watch)
+                peek = await self._gateway.peeking.peek(body)
+                return peek if isinstance(peek, Problem) else await self._wait(body, peek)
 
-    async def _route(
-        self, scope: Scope, send: Send, body: Body, watch: RequestWatch
-    ) -> Problem | None:
-        peek = await self._gateway.peeking.peek(body)
-        if isinstance(peek, Problem):
-            return peek
-        query, in_query = take_parameter(scope["query_string"], "model")
+    async def _wait(self, body: Body, peek: Peek) -> Problem | None:
+        """For a turn at the model that is meant."""
+        query, in_query = take_parameter(self._scope["query_string"], "model")
         named = peek.model if peek.model is not None else in_query
-        choice = route_table.choose(self._gateway.routes.current(), named, self._type)
+        choice = self._choose(named)
         if isinstance(choice, Problem):
             return choice
-        # Nothing may be awaited between the choice and the count: a process is stopped once it
-        # has no endpoint in the status and nothing in flight.
-        with self._gateway.traffic.request(choice.model.name, choice.endpoint.nonce):
-            if choice.renamed and peek.span is not None:
-                body.content = request_body.rename(body.content, peek.span, choice.model.name)
-            watch.at_model(self._gateway.metrics.of_model(choice.model.name))
-            return await self._forward({**scope, "query_string": query}, send, choice, body, watch)
-
-    async def _forward(
-        self, scope: Scope, send: Send, choice: Choice, body: Body, watch: RequestWatch
-    ) -> Problem | None:
-        name = choice.model.name
+        model, turns = choice.model, self._gateway.turns
         try:
-            response = await self._gateway.upstream.send(self._call(scope, choice, body.content))
+            async with turns.turn(model.name, model.max_in_flight):
+                choice = self._choose(named)  # the wait may have changed it
+                if isinstance(choice, Problem):
+                    return choice
+                # Nothing may be awaited between the choice and the count: a process is stopped
+                # once it has no endpoint in the status and nothing in flight.
+                with self._gateway.traffic.request(choice.model.name, choice.endpoint.nonce):
+                    if choice.renamed and peek.span is not None:
+                        name = choice.model.name
+                        body.content = request_body.rename(body.content, peek.span, name)
+                    return await self._forward(choice, body, query)
+        except QueueFull:
+            return errors.queue_full(model.name, turns.queue_length)
+        except WaitedTooLong:
+            return errors.waited_too_long(model.name, turns.wait_seconds)
+
+    def _choose(self, named: str | None) -> Choice | Problem:
+        return route_table.choose(self._gateway.routes.current(), named, self._type)
+
+    async def _forward(self, choice: Choice, body: Body, query: bytes) -> Problem | None:
+        name, metrics = choice.model.name, self._gateway.metrics
+        self._watch.at_model(metrics.of_model(name))
+        try:
+            response = await self._gateway.upstream.send(self._call(choice, body.content, query))
             body.drop()  # an answer may take an hour
         except forward.BackendUnreachable as exc:
-            self._gateway.metrics.count_upstream(UpstreamFault.UNREACHABLE)
+            metrics.count_upstream(UpstreamFault.UNREACHABLE)
             log.warning("backend unreachable", model=name, cause=str(exc))
             return errors.backend_unreachable(name)
         except forward.BackendLost as exc:
-            self._gateway.metrics.count_upstream(UpstreamFault.LOST)
+            metrics.count_upstream(UpstreamFault.LOST)
             log.warning("backend lost before its answer", model=name, cause=str(exc))
             return errors.backend_lost(name)
-        watch.code = response.status
+        self._watch.code = response.status
         try:
             await forward.relay(
                 response,
-                send,
-                served_by=self._served_by(name),
+                self._send,
+                served_by=self._gateway.served_by(name),
                 model=name,
-                on_first_byte=watch.first_byte,
+                on_first_byte=self._watch.first_byte,
             )
         except forward.BackendLostMidway as exc:
-            self._gateway.metrics.count_upstream(UpstreamFault.LOST_MIDWAY)
+            metrics.count_upstream(UpstreamFault.LOST_MIDWAY)
             log.warning("backend lost in mid-answer", model=name, cause=str(exc))
         finally:
             response.close()
         return None
 
-    def _call(self, scope: Scope, choice: Choice, body: bytes) -> Call:
+    def _call(self, choice: Choice, body: bytes, query: bytes) -> Call:
+        target = self._engine_path
         return Call(
             endpoint=choice.endpoint,
-            target=self._target(scope),
+            target=f"{target}?{query.decode('latin-1')}" if query else target,
             headers=headers.to_backend(
-                scope["headers"],
-                request_id=scope["state"]["request_id"],
+                self._scope["headers"],
+                request_id=self._scope["state"]["request_id"],
                 api_key=choice.endpoint.api_key,
             ),
             body=body,
         )
-
-    def _target(self, scope: Scope) -> str:
-        query: str = scope["query_string"].decode("latin-1")
-        return f"{self._engine_path}?{query}" if query else self._engine_path
-
-    def _served_by(self, model: str | None) -> bytes:
-        node = self._gateway.routes.current().status.node
-        return (f"{node}/{model}" if model is not None else node).encode()

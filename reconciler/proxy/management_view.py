@@ -28,6 +28,7 @@ def model(status: ModelStatus, in_flight: InFlight) -> Json:
         **one_model(status, in_flight),
         "enabled": detail.enabled,
         "priority": detail.priority,
+        "max_in_flight": status.max_in_flight,
         "place": str(detail.place) if detail.place else None,
         "spec": _spec(detail.spec) if detail.spec else None,
         "timeouts": asdict(detail.timeouts) if detail.timeouts else None,

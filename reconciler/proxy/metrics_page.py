@@ -18,6 +18,7 @@ from reconciler.proxy import headers, reply
 from reconciler.proxy.board import StatusReader
 from reconciler.proxy.exposition import Merged
 from reconciler.proxy.inflight import Traffic
+from reconciler.proxy.turns import Turns
 from reconciler.status import Endpoint, ModelStatus, Status
 
 _FETCH_SECONDS = 2.0
@@ -33,17 +34,20 @@ Value = tuple[tuple[str, ...], float]
 class AgentMetrics:
     """`GET /metrics`, in the format that the scraper asks for."""
 
-    def __init__(self, metrics: Metrics, board: StatusReader, traffic: Traffic) -> None:
+    def __init__(
+        self, metrics: Metrics, board: StatusReader, traffic: Traffic, turns: Turns
+    ) -> None:
         self._metrics = metrics
         self._board = board
         self._traffic = traffic
+        self._turns = turns
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         accept = headers.first(scope["headers"], b"accept") or b""
         encode, content_type = choose_encoder(accept.decode("latin-1"))
         status = self._board.current()
         self._metrics.keep_only({model.name for model in status.models})
-        page = _Page(self._metrics, _shown(status, self._traffic.of_model))
+        page = _Page(self._metrics, _shown(status, self._traffic.of_model, self._turns.waiting))
         body = await asyncio.to_thread(encode, page)
         await reply.send_text(send, body, content_type=content_type.encode())
 
@@ -65,7 +69,7 @@ class _Page(Collector):
 
 
 def _shown(
-    status: Status, in_flight: Callable[[ModelName], int]
+    status: Status, in_flight: Callable[[ModelName], int], waiting: Callable[[ModelName], int]
 ) -> list[tuple[Shown, list[Value]]]:
     models = status.models
     revision = status.revision
@@ -83,6 +87,7 @@ def _shown(
             [((m.name,), m.detail.load_seconds) for m in models if m.detail.load_seconds],
         ),
         (names.REQUESTS_IN_FLIGHT, [((m.name,), float(in_flight(m.name))) for m in models]),
+        (names.REQUESTS_WAITING, [((m.name,), float(waiting(m.name))) for m in models]),
     ]
 
 

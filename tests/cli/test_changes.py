@@ -37,6 +37,7 @@ def telling(before: Desired, name: str, **told: object) -> Running:
         "digest": "d1",
         "spec": spec,
         "priority": one.priority,
+        "max_in_flight": one.max_in_flight,
         "timeouts": asdict(one.timeouts),
     }
     return running_of({**entry, **told})

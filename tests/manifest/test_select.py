@@ -54,6 +54,7 @@ def test_fields_arrive_as_they_are_written() -> None:
         backend="xllamacpp",
         gpus=0,
         priority=-3,
+        max_in_flight=4,
         extra_args={"ctx-size": 1, "jinja": True, "chat_template_kwargs": {"x": [1, None]}},
         env={"A": "1", "B": {"from_env": "B"}, "C": {"from_file": "/run/secrets/c"}},
     )
@@ -61,6 +62,7 @@ def test_fields_arrive_as_they_are_written() -> None:
     chosen = selected(entry)
 
     assert (chosen.enabled, chosen.aliases, chosen.priority) == (False, ("b", "org/c"), -3)
+    assert chosen.max_in_flight == 4
     assert (chosen.spec.source, chosen.spec.file) == ("gguf/org_a", "q4.gguf")
     assert (chosen.spec.type, chosen.spec.format) == ("embedding", "gguf")
     assert (chosen.spec.backend, chosen.spec.gpus) == ("xllamacpp", 0)
@@ -103,6 +105,7 @@ def test_defaults_are_for_their_own_document_only() -> None:
     [
         {"aliases": ["x"]},
         {"priority": 5},
+        {"max_in_flight": 5},
         {"timeouts": {"ready": "1h"}},
         {"nodes": ["node-a"]},
         {"enabled": False},

@@ -4,7 +4,7 @@ import asyncio
 import io
 import json
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -102,10 +102,11 @@ class Agent:
 async def running_agent(
     *models: ModelStatus,
     body_bytes: int = 1 << 26,
-    together_bytes: int = 1 << 29,
+    settings: Mapping[str, Any] | None = None,
     operators: Operators | None = None,
     **serving: float,
 ) -> AsyncIterator[Agent]:
+    """`settings` of the application, `serving` of the server."""
     board, traffic, stop = Board(status(*models)), Traffic(), asyncio.Event()
     operators = operators or Operators()
     sock = socket.create_server(("127.0.0.1", 0))
@@ -116,7 +117,7 @@ async def running_agent(
         metrics=Metrics(node=board.now.node),
         management=operators.management(ending=stop),
         body_bytes=body_bytes,
-        together_bytes=together_bytes,
+        **settings or {},
     )
     async with aiohttp.ClientSession() as session, asyncio.timeout(_DEADLINE_SECONDS):
         server = asyncio.create_task(serve(app, sock, stop=stop, **serving))

@@ -30,6 +30,7 @@ def model(
     aliases: tuple[str, ...] = (),
     port: int | None = None,
     retry_at: str | None = None,
+    max_in_flight: int | None = None,
     metrics_path: str | None = None,
     detail: ModelDetail | None = None,
 ) -> ModelStatus:
@@ -45,6 +46,7 @@ def model(
         else None,
         detail=detail or ModelDetail(),
         retry_at=retry_at,
+        max_in_flight=max_in_flight,
     )
 
 

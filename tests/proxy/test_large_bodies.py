@@ -9,7 +9,7 @@ from tests.proxy.agent import CHAT, Agent, running_agent
 from tests.proxy.stand_in import StandIn, StartStandIn
 
 _LARGE = json.dumps({"model": "llm", "x": "A" * 900_000}).encode()
-_ROOM_FOR_ONE = 1_000_000
+_ROOM_FOR_ONE = {"together_bytes": 1_000_000}
 
 
 async def _begin_upload(agent: Agent) -> asyncio.StreamWriter:
@@ -56,7 +56,7 @@ async def test_large_bodies_do_not_wait_for_threads_of_others(llm: StandIn) -> N
 
 
 async def test_bodies_that_take_too_much_room_together_are_503(llm: StandIn) -> None:
-    async with running_agent(llm.as_model(), together_bytes=_ROOM_FOR_ONE) as agent:
+    async with running_agent(llm.as_model(), settings=_ROOM_FOR_ONE) as agent:
         await _begin_upload(agent)
         await _until(agent, 503)
         refused = await agent.chat(_LARGE)
@@ -68,7 +68,7 @@ async def test_bodies_that_take_too_much_room_together_are_503(llm: StandIn) -> 
 
 
 async def test_a_client_that_leaves_gives_its_room_back(llm: StandIn) -> None:
-    async with running_agent(llm.as_model(), together_bytes=_ROOM_FOR_ONE) as agent:
+    async with running_agent(llm.as_model(), settings=_ROOM_FOR_ONE) as agent:
         upload = await _begin_upload(agent)
         await _until(agent, 503)
         upload.close()
@@ -78,7 +78,7 @@ async def test_a_client_that_leaves_gives_its_room_back(llm: StandIn) -> None:
 async def test_a_body_gives_its_room_back_before_its_answer_ends(stand_in: StartStandIn) -> None:
     backend = stand_in("--chunks", "2", "--chunk-interval", "3600")
     body = {"model": "llm", "x": "A" * 900_000, "stream": True}
-    async with running_agent(backend.as_model(), together_bytes=_ROOM_FOR_ONE) as agent:
+    async with running_agent(backend.as_model(), settings=_ROOM_FOR_ONE) as agent:
         for running in (1, 2):
             reader, _ = await agent.send_raw(body)
             await reader.readuntil(b"token0")
