@@ -39,6 +39,8 @@ _QUEUE_LENGTH = 100
 """Who may wait for a model with `max_in_flight`; more is 429. It bounds what their bodies hold."""
 _WAIT_SECONDS = 30.0
 """For a turn; longer is 503. Less than the 60 s after which usual load balancers give up."""
+_HEARTBEAT_SECONDS = 15.0
+"""In a stream without a byte; well below the 60 s after which usual load balancers give up."""
 _EMBEDDING = "/api/inference/embedding"
 
 
@@ -52,6 +54,7 @@ def create_app(
     together_bytes: int = _TOGETHER_BYTES,
     queue_length: int = _QUEUE_LENGTH,
     wait_seconds: float = _WAIT_SECONDS,
+    heartbeat_seconds: float = _HEARTBEAT_SECONDS,
 ) -> ASGIApp:
     """The application; its lifespan opens and closes the client to the backends."""
     upstream = Upstream()
@@ -66,6 +69,7 @@ def create_app(
         intake=Intake(body_bytes=body_bytes, together_bytes=together_bytes),
         peeking=peeking,
         turns=turns,
+        heartbeat_seconds=heartbeat_seconds,
     )
 
     @asynccontextmanager

@@ -282,6 +282,12 @@ def backend_lost(model: str) -> Problem:
     return Problem(status=502, code="backend_lost", message=message, model=model)
 
 
+def backend_error(model: str, status: int) -> Problem:
+    """In a stream that has begun, for an error that says nothing in JSON."""
+    message = f"cannot get an answer for model {model!r}: its backend answered with status {status}"
+    return Problem(status=502, code="backend_error", message=message, model=model)
+
+
 def backend_lost_midway(model: str) -> Problem:
     message = f"cannot finish the answer of model {model!r}: its backend went away"
     return Problem(status=502, code="backend_lost", message=message, model=model)

@@ -3,22 +3,25 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import aiohttp
 import structlog
 from starlette.types import Receive, Scope, Send
 
 from reconciler.metrics import CLIENT_LEFT, Metrics, RequestWatch, UpstreamFault
 from reconciler.plan.desired import ModelType
 from reconciler.proxy import body as request_body
-from reconciler.proxy import errors, forward, headers, reply, route_table
+from reconciler.proxy import errors, forward, headers, relay, reply, route_table
 from reconciler.proxy.board import Routes
 from reconciler.proxy.body import Peek
 from reconciler.proxy.client import ClientLeft, WhileClientStays
 from reconciler.proxy.errors import Problem
-from reconciler.proxy.forward import Call, Upstream
+from reconciler.proxy.forward import Attempt, Call, Upstream
+from reconciler.proxy.heartbeat import Heartbeat
 from reconciler.proxy.inflight import Traffic
 from reconciler.proxy.intake import Body, Intake
 from reconciler.proxy.peeking import Peeking
 from reconciler.proxy.query import take_parameter
+from reconciler.proxy.relay import BackendLostMidway, Client
 from reconciler.proxy.route_table import Choice
 from reconciler.proxy.turns import QueueFull, Turns, WaitedTooLong
 
@@ -58,6 +61,7 @@ class Gateway:
     intake: Intake
     peeking: Peeking
     turns: Turns
+    heartbeat_seconds: float
 
     def served_by(self, model: str | None) -> bytes:
         node = self.routes.current().status.node
@@ -131,7 +135,7 @@ class _Request:
                     if choice.renamed and peek.span is not None:
                         name = choice.model.name
                         body.content = request_body.rename(body.content, peek.span, name)
-                    return await self._forward(choice, body, query)
+                    return await self._forward(choice, body, query, stream=peek.stream)
         except QueueFull:
             return errors.queue_full(model.name, turns.queue_length)
         except WaitedTooLong:
@@ -140,12 +144,44 @@ class _Request:
     def _choose(self, named: str | None) -> Choice | Problem:
         return route_table.choose(self._gateway.routes.current(), named, self._type)
 
-    async def _forward(self, choice: Choice, body: Body, query: bytes) -> Problem | None:
-        name, metrics = choice.model.name, self._gateway.metrics
-        self._watch.at_model(metrics.of_model(name))
-        try:
-            response = await self._gateway.upstream.send(self._call(choice, body.content, query))
+    async def _forward(
+        self, choice: Choice, body: Body, query: bytes, *, stream: bool
+    ) -> Problem | None:
+        name, attempt = choice.model.name, Attempt()
+        served_by = self._gateway.served_by(name)
+        self._watch.at_model(self._gateway.metrics.of_model(name))
+        heartbeat = Heartbeat(
+            self._send,
+            seconds=self._gateway.heartbeat_seconds,
+            may_begin=lambda: stream and attempt.under_way,
+            head=lambda: relay.stream_head(served_by),
+        )
+        client = Client(
+            heartbeat=heartbeat,
+            served_by=served_by,
+            model=name,
+            on_first_byte=self._watch.first_byte,
+        )
+        async with heartbeat:
+            call = self._call(choice, body.content, query)
+            response = await self._reach(name, call, attempt)
+            del call
             body.drop()  # an answer may take an hour
+            if not isinstance(response, Problem):
+                await self._relay(response, client)
+            elif await heartbeat.stop_beginning():
+                self._watch.code = response.status
+                await relay.fail(response, client)
+            else:
+                return response
+        return None
+
+    async def _reach(
+        self, name: str, call: Call, attempt: Attempt
+    ) -> aiohttp.ClientResponse | Problem:
+        metrics = self._gateway.metrics
+        try:
+            return await self._gateway.upstream.send(call, attempt)
         except forward.BackendUnreachable as exc:
             metrics.count_upstream(UpstreamFault.UNREACHABLE)
             log.warning("backend unreachable", model=name, cause=str(exc))
@@ -154,21 +190,16 @@ class _Request:
             metrics.count_upstream(UpstreamFault.LOST)
             log.warning("backend lost before its answer", model=name, cause=str(exc))
             return errors.backend_lost(name)
+
+    async def _relay(self, response: aiohttp.ClientResponse, client: Client) -> None:
         self._watch.code = response.status
         try:
-            await forward.relay(
-                response,
-                self._send,
-                served_by=self._gateway.served_by(name),
-                model=name,
-                on_first_byte=self._watch.first_byte,
-            )
-        except forward.BackendLostMidway as exc:
-            metrics.count_upstream(UpstreamFault.LOST_MIDWAY)
-            log.warning("backend lost in mid-answer", model=name, cause=str(exc))
+            await relay.relay(response, client)
+        except BackendLostMidway as exc:
+            self._gateway.metrics.count_upstream(UpstreamFault.LOST_MIDWAY)
+            log.warning("backend lost in mid-answer", model=client.model, cause=str(exc))
         finally:
             response.close()
-        return None
 
     def _call(self, choice: Choice, body: bytes, query: bytes) -> Call:
         target = self._engine_path

@@ -7,15 +7,13 @@ import json
 import socket
 import termios
 from asyncio import Event
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
 
-from reconciler.status import ModelStatus
 from tests.proxy.agent import Agent, running_agent
 from tests.proxy.builders import model
+from tests.proxy.raw_engine import saying
 from tests.proxy.stand_in import StartStandIn
 
 
@@ -148,28 +146,9 @@ async def test_a_backend_that_still_loads_answers_for_itself(stand_in: StartStan
         assert (answer.status, answer.error["message"]) == (503, "Loading model")
 
 
-@asynccontextmanager
-async def _saying(first: bytes, then: bytes = b"") -> AsyncIterator[tuple[ModelStatus, Event]]:
-    """A backend that says `first` to every request, `then` at the event, and keeps silent."""
-    go_on = Event()
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(first)
-        await go_on.wait()
-        writer.write(then)
-        await reader.read()
-        writer.close()
-
-    server = await asyncio.start_server(answer, "127.0.0.1", 0)
-    async with server:
-        yield model(port=server.sockets[0].getsockname()[1]), go_on
-        go_on.set()
-
-
 async def test_an_answer_that_is_no_http_is_502() -> None:
     async with (
-        _saying(b"SSH-2.0-OpenSSH\r\n\r\n") as (nonsense, _),
+        saying(b"SSH-2.0-OpenSSH\r\n\r\n") as (nonsense, _),
         running_agent(nonsense) as agent,
     ):
         answer = await agent.chat({"model": "llm"})
@@ -179,7 +158,7 @@ async def test_an_answer_that_is_no_http_is_502() -> None:
 @pytest.mark.parametrize("status", ["999", "600", "099", "101"])
 async def test_a_status_that_is_none_of_an_answer_is_502(status: str) -> None:
     said = f"HTTP/1.1 {status} Odd\r\nContent-Length: 2\r\n\r\n{{}}".encode()
-    async with _saying(said) as (odd, _), running_agent(odd) as agent:
+    async with saying(said) as (odd, _), running_agent(odd) as agent:
         answer = await agent.chat({"model": "llm"})
         assert (answer.status, answer.error["code"]) == (502, "backend_lost")
         assert answer.headers["X-Served-By"] == "node-a/llm"
@@ -190,7 +169,7 @@ async def test_an_answer_that_stops_being_http_ends_broken() -> None:
     """dynamo#13088 (scenario 48): the client library leaves its reader waiting for ever here."""
     head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
     good = b"Transfer-Encoding: chunked\r\n\r\n6\r\n: hi\n\n\r\n"
-    async with _saying(head + good, b"zz\r\n") as (broken, go_on), running_agent(broken) as agent:
+    async with saying(head + good, b"zz\r\n") as (broken, go_on), running_agent(broken) as agent:
         reader, _ = await agent.send_raw({"model": "llm"})
         await reader.readuntil(b": hi")
         go_on.set()
@@ -203,7 +182,7 @@ async def test_an_answer_that_stops_being_http_ends_broken() -> None:
 async def test_an_answer_may_have_a_large_head() -> None:
     headers = b"X-Long: " + b"x" * 60_000 + b"\r\n" + b"X-Many: 1\r\n" * 500
     head = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n" + headers + b"\r\n"
-    async with _saying(head + b"{}") as (wordy, _), running_agent(wordy) as agent:
+    async with saying(head + b"{}") as (wordy, _), running_agent(wordy) as agent:
         reader, _ = await agent.send_raw({"model": "llm"})
         answer = b""
         while not answer.endswith(b"\r\n\r\n{}"):

@@ -1,0 +1,170 @@
+"""Passing an engine's answer on, byte for byte, as it comes."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+
+import aiohttp
+import msgspec
+from starlette.types import Message
+
+from reconciler.errors import Transient
+from reconciler.proxy import errors, headers
+from reconciler.proxy.errors import Problem
+from reconciler.proxy.heartbeat import Heartbeat
+
+_DATA = b"data: "
+_ERROR_BYTES = 1 << 20
+"""Of an engine's error that becomes an event; what is longer is none."""
+
+
+class BackendLostMidway(Transient):
+    """The connection ended in the middle of the answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Client:
+    """Whoever asked. `on_first_byte`: called when the engine's first one is here."""
+
+    heartbeat: Heartbeat
+    served_by: bytes
+    model: str
+    on_first_byte: Callable[[], None]
+
+
+def stream_head(served_by: bytes) -> Message:
+    """Of an event stream that begins before its engine does."""
+    given = [(b"content-type", b"text/event-stream")]
+    head = headers.to_client(given, served_by=served_by)
+    return {"type": "http.response.start", "status": 200, "headers": head}
+
+
+async def relay(response: aiohttp.ClientResponse, client: Client) -> None:
+    """Back-pressure is the client's: `send` waits, so nothing is read ahead.
+
+    Raises BackendLostMidway; the answer is then left incomplete, after an error event where it is
+    an event stream, and the caller must not complete it: an answer that was cut must look cut.
+    """
+    answer_headers = headers.to_client(response.raw_headers, served_by=client.served_by)
+    is_stream = headers.is_event_stream(answer_headers)
+    begun = await client.heartbeat.stop_beginning()
+    if not begun:
+        start = {"status": response.status, "headers": answer_headers}
+        await client.heartbeat.send({"type": "http.response.start", **start})
+    tail = _Tail()
+    try:
+        with _ending_with_connection(response):
+            if begun and not is_stream:
+                await _as_event(response, client, tail)
+            else:
+                await _as_it_comes(response, client, tail)
+    except (aiohttp.ClientError, OSError) as exc:
+        if is_stream or begun:
+            event = error_event(errors.backend_lost_midway(client.model))
+            await _send(client, event if tail.between_events else b"\n\n" + event)
+        cause = f"cannot read on from the backend of {client.model}: {exc}"
+        raise BackendLostMidway(cause) from exc
+    await client.heartbeat.send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def fail(problem: Problem, client: Client) -> None:
+    """In a stream that has begun: its error, as an event. The caller must not complete it."""
+    await _send(client, error_event(problem))
+
+
+def error_event(problem: Problem) -> bytes:
+    return _DATA + errors.as_json(problem) + b"\n\n"
+
+
+@dataclass(slots=True)
+class _Tail:
+    """The last two bytes that were passed on."""
+
+    data: bytes = b"\n\n"
+
+    @property
+    def between_events(self) -> bool:
+        return self.data == b"\n\n"
+
+
+async def _as_it_comes(response: aiohttp.ClientResponse, client: Client, tail: _Tail) -> None:
+    first = True
+    async for chunk in response.content.iter_any():
+        if first:
+            first = False
+            client.on_first_byte()
+        await _send(client, chunk)
+        tail.data = chunk[-2:] if len(chunk) > 1 else (tail.data + chunk)[-2:]
+
+
+async def _as_event(response: aiohttp.ClientResponse, client: Client, tail: _Tail) -> None:
+    """The stream has begun, and what the engine says now is none: mostly an error of its own."""
+    if response.status >= HTTPStatus.BAD_REQUEST:
+        body = await _beginning(response)
+        client.on_first_byte()
+        if not _is_error(body):
+            await fail(errors.backend_error(client.model, response.status), client)
+            return
+        await _send(client, _DATA + body.replace(b"\n", b"\n" + _DATA))
+    else:
+        tail.data = b""
+        await _send(client, _DATA)
+        async for chunk in response.content.iter_any():
+            await _send(client, chunk.replace(b"\n", b"\n" + _DATA))
+    await _send(client, b"\n\n")
+    tail.data = b"\n\n"
+
+
+async def _beginning(response: aiohttp.ClientResponse) -> bytes:
+    body = bytearray()
+    async for chunk in response.content.iter_any():
+        body += chunk
+        if len(body) > _ERROR_BYTES:
+            break
+    return bytes(body)
+
+
+def _is_error(body: bytes) -> bool:
+    """Whether it says in JSON what is wrong, as clients look for it."""
+    try:
+        return "error" in msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+    except msgspec.DecodeError:
+        return False
+
+
+async def _send(client: Client, data: bytes) -> None:
+    await client.heartbeat.send({"type": "http.response.body", "body": data, "more_body": True})
+
+
+@contextmanager
+def _ending_with_connection(response: aiohttp.ClientResponse) -> Iterator[None]:
+    """Whoever reads the answer sees the end of its connection.
+
+    The client library tells them, but not after bytes that are no valid HTTP: it closes the
+    connection and leaves its reader waiting for ever.
+    """
+    content, connection = response.content, response.connection
+    protocol = connection.protocol if connection is not None else None
+    closed = protocol.closed if protocol is not None else None
+    if closed is None:  # the whole answer is here
+        yield
+        return
+
+    def end(_: object) -> None:
+        if not content.is_eof() and content.exception() is None:
+            content.set_exception(aiohttp.ClientPayloadError("the answer is not valid HTTP"))
+
+    closed.add_done_callback(end)
+    closed.add_done_callback(_look_at)
+    try:
+        yield
+    finally:
+        closed.remove_done_callback(end)
+
+
+def _look_at(closed: asyncio.Future[None]) -> None:
+    """How the connection ended: what nobody looks at is logged as an error."""
+    if not closed.cancelled():
+        closed.exception()
