@@ -26,7 +26,19 @@ from dataclasses import dataclass, field
 _CHAT = "/v1/chat/completions"
 _COMPLETIONS = "/v1/completions"
 _EMBEDDINGS = "/v1/embeddings"
-_INFERENCE = {_CHAT: "llm", _COMPLETIONS: "llm", _EMBEDDINGS: "embedding"}
+_INFERENCE = {
+    _CHAT: "llm",
+    _COMPLETIONS: "llm",
+    "/v1/responses": "llm",
+    "/v1/messages": "llm",
+    "/v1/messages/count_tokens": "llm",
+    _EMBEDDINGS: "embedding",
+    "/v2/embed": "embedding",
+    "/pooling": "embedding",
+    "/tokenize": "any",
+    "/detokenize": "any",
+}
+"""Type of model by path. What each answers is a chat's or an embedding's answer, no more."""
 _CHILDREN = {
     "plain": "exec sleep 3600",
     "ignore-term": "trap '' TERM; exec sleep 3600",
@@ -270,7 +282,7 @@ class Backend:
             return failure(503, "Loading model", "unavailable_error")
         if not self._allowed(request):
             return failure(401, "Invalid API Key", "authentication_error")
-        if _INFERENCE[path] != self._args.type:
+        if _INFERENCE[path] not in (self._args.type, "any"):
             return failure(404, f"this server is not of type {_INFERENCE[path]}", "not_found_error")
         if request.method != "POST":
             return failure(404, "File Not Found", "not_found_error")

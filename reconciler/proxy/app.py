@@ -12,16 +12,12 @@ from reconciler.proxy import errors, reply
 from reconciler.proxy import management as operators
 from reconciler.proxy.board import Routes, StatusReader
 from reconciler.proxy.cluster import Model, Models, Self, Servers
+from reconciler.proxy.engine_paths import ENGINE_PATHS, KEPT_BY_ENGINES, NOT_OFFERED_YET
 from reconciler.proxy.feeds import Events, ModelLogs
 from reconciler.proxy.forward import Upstream
 from reconciler.proxy.frame import Frame
 from reconciler.proxy.health import Healthz, Readyz
-from reconciler.proxy.inference import (
-    ENGINE_PATHS,
-    NOT_OFFERED_YET,
-    Gateway,
-    Inference,
-)
+from reconciler.proxy.inference import Gateway, Inference
 from reconciler.proxy.inflight import Traffic
 from reconciler.proxy.intake import Intake
 from reconciler.proxy.management import Management
@@ -122,6 +118,11 @@ class _NotOffered:
         await reply.send_problem(send, errors.not_offered(scope["path"]))
 
 
+class _NotKept:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await reply.send_problem(send, errors.not_kept(scope["path"]))
+
+
 async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
     if scope["type"] == "http":
         await reply.send_problem(send, errors.unknown_path(scope["path"]))
@@ -129,8 +130,8 @@ async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
 
 def _inference(gateway: Gateway) -> list[BaseRoute]:
     """First, because routes are tried in order and these are the busy ones."""
-    ways = [(prefix + path, path) for prefix in ("", "/api/inference") for path in ENGINE_PATHS]
-    ways.append((f"{_EMBEDDING}/v1/embeddings", "/v1/embeddings"))
+    ways = [(way + path.path, path) for path in ENGINE_PATHS for way in ("", "/api/inference")]
+    ways += [(_EMBEDDING + p.path, p) for p in ENGINE_PATHS if p.path == "/v1/embeddings"]
     return [Route(ours, _Only("POST", Inference(gateway, path))) for ours, path in ways]
 
 
@@ -168,4 +169,6 @@ def _management(management: Management, routes: Routes, traffic: Traffic) -> lis
 
 def _later() -> list[BaseRoute]:
     prefixes = ("/", "/v1/", "/api/inference/", "/api/inference/v1/")
-    return [Route(p + path, _NotOffered()) for p in prefixes for path in NOT_OFFERED_YET]
+    later = [Route(p + path, _NotOffered()) for p in prefixes for path in NOT_OFFERED_YET]
+    kept = [Route(way + KEPT_BY_ENGINES, _NotKept()) for way in ("", "/api/inference")]
+    return [*later, *kept]

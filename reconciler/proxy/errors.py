@@ -112,6 +112,14 @@ def not_offered(path: str) -> Problem:
     return Problem(status=404, code="not_supported_yet", message=message)
 
 
+def not_kept(path: str) -> Problem:
+    message = (
+        f"cannot find {path}: answers are not kept here under their ids; send the whole "
+        "conversation with each request"
+    )
+    return Problem(status=404, code="not_kept", message=message)
+
+
 def wrong_method(method: str, path: str, allowed: str) -> Problem:
     message = f"cannot {method} {path}: allowed is {allowed}"
     return Problem(
@@ -176,18 +184,18 @@ def loop_is_busy(seconds: float) -> Problem:
     )
 
 
-def model_required(type_: ModelType, names: tuple[str, ...]) -> Problem:
+def model_required(types: tuple[ModelType, ...], names: tuple[str, ...]) -> Problem:
     message = (
-        f'cannot route the request: it names no "model" and {len(names)} are of type {type_}: '
-        f"{', '.join(names)}"
+        f'cannot route the request: it names no "model" and {len(names)} are of type '
+        f"{_any_of(types)}: {', '.join(names)}"
     )
     return Problem(status=400, code="model_required", message=message, param="model")
 
 
-def wrong_type(model: ModelStatus, wanted: ModelType) -> Problem:
+def wrong_type(model: ModelStatus, wanted: tuple[ModelType, ...]) -> Problem:
     message = (
         f"cannot use model {model.name!r} here: it is of type {model.type}, "
-        f"this path needs {wanted}"
+        f"this path needs {_any_of(wanted)}"
     )
     return Problem(
         status=400, code="wrong_model_type", message=message, param="model", model=model.name
@@ -216,8 +224,8 @@ def waited_too_long(model: str, seconds: float) -> Problem:
     )
 
 
-def none_of_type(type_: ModelType) -> Problem:
-    message = f"cannot route the request: this node has no model of type {type_}"
+def none_of_type(types: tuple[ModelType, ...]) -> Problem:
+    message = f"cannot route the request: this node has no model of type {_any_of(types)}"
     return Problem(
         status=503, code="no_model_of_type", message=message, headers=_retry_after(_LATER_SECONDS)
     )
@@ -296,6 +304,10 @@ def backend_lost_midway(model: str) -> Problem:
 def internal(request_id: str) -> Problem:
     message = f"cannot answer: an error of our own; the log has it under request {request_id}"
     return Problem(status=500, code="internal_error", message=message)
+
+
+def _any_of(types: tuple[ModelType, ...]) -> str:
+    return " or ".join(types)
 
 
 def _retry_after(seconds: int) -> tuple[Header, ...]:

@@ -1,6 +1,5 @@
 """The inference paths: read the request, choose its backend, pass its answer on."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import aiohttp
@@ -8,12 +7,12 @@ import structlog
 from starlette.types import Receive, Scope, Send
 
 from reconciler.metrics import CLIENT_LEFT, Metrics, RequestWatch, UpstreamFault
-from reconciler.plan.desired import ModelType
 from reconciler.proxy import body as request_body
-from reconciler.proxy import errors, forward, headers, relay, reply, route_table
+from reconciler.proxy import error_shape, errors, forward, headers, relay, reply, route_table
 from reconciler.proxy.board import Routes
 from reconciler.proxy.body import Peek
 from reconciler.proxy.client import ClientLeft, WhileClientStays
+from reconciler.proxy.engine_paths import EnginePath
 from reconciler.proxy.errors import Problem
 from reconciler.proxy.forward import Attempt, Call, Upstream
 from reconciler.proxy.heartbeat import Heartbeat
@@ -24,28 +23,6 @@ from reconciler.proxy.query import take_parameter
 from reconciler.proxy.relay import BackendLostMidway, Client
 from reconciler.proxy.route_table import Choice
 from reconciler.proxy.turns import QueueFull, Turns, WaitedTooLong
-
-ENGINE_PATHS: Mapping[str, ModelType] = {
-    "/v1/chat/completions": ModelType.LLM,
-    "/v1/completions": ModelType.LLM,
-    "/v1/embeddings": ModelType.EMBEDDING,
-}
-"""Paths that are passed to engines, with the type of model that has them."""
-
-NOT_OFFERED_YET = (
-    "embed",
-    "responses",
-    "messages",
-    "rerank",
-    "score",
-    "classify",
-    "pooling",
-    "tokenize",
-    "detokenize",
-    "audio/{rest:path}",
-    "moderations",
-)
-"""Paths of engines that are not passed on yet, below /v1 and, as engines have some, without it."""
 
 log = structlog.get_logger()
 
@@ -71,19 +48,23 @@ class Gateway:
 class Inference:
     """POST of one engine path, whatever our own path to it is."""
 
-    def __init__(self, gateway: Gateway, engine_path: str) -> None:
+    def __init__(self, gateway: Gateway, path: EnginePath) -> None:
         self._gateway = gateway
-        self._engine_path = engine_path
+        self._path = path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         watch = self._gateway.metrics.watch_request()
-        request = _Request(self._gateway, self._engine_path, scope, send, watch)
+        request = _Request(self._gateway, self._path, scope, send, watch)
         try:
             problem = await request.answer(receive)
             if problem is not None:
                 watch.code = problem.status
-                served_by = self._gateway.served_by(problem.model)
-                await reply.send_problem(send, problem, served_by=served_by)
+                await reply.send_problem(
+                    send,
+                    problem,
+                    served_by=self._gateway.served_by(problem.model),
+                    body=error_shape.whole(self._path.errors, problem, request.id),
+                )
         except ClientLeft:
             watch.code = CLIENT_LEFT
         finally:
@@ -94,11 +75,11 @@ class _Request:
     """One request on its way. Each step says what is wrong, or does the next one."""
 
     def __init__(
-        self, gateway: Gateway, engine_path: str, scope: Scope, send: Send, watch: RequestWatch
+        self, gateway: Gateway, path: EnginePath, scope: Scope, send: Send, watch: RequestWatch
     ) -> None:
+        self.id: bytes = scope["state"]["request_id"]
         self._gateway = gateway
-        self._engine_path = engine_path
-        self._type = ENGINE_PATHS[engine_path]
+        self._path = path
         self._scope = scope
         self._send = send
         self._watch = watch
@@ -132,34 +113,36 @@ class _Request:
                 # Nothing may be awaited between the choice and the count: a process is stopped
                 # once it has no endpoint in the status and nothing in flight.
                 with self._gateway.traffic.request(choice.model.name, choice.endpoint.nonce):
-                    if choice.renamed and peek.span is not None:
-                        name = choice.model.name
-                        body.content = request_body.rename(body.content, peek.span, name)
-                    return await self._forward(choice, body, query, stream=peek.stream)
+                    return await self._forward(choice, body, peek, query)
         except QueueFull:
             return errors.queue_full(model.name, turns.queue_length)
         except WaitedTooLong:
             return errors.waited_too_long(model.name, turns.wait_seconds)
 
     def _choose(self, named: str | None) -> Choice | Problem:
-        return route_table.choose(self._gateway.routes.current(), named, self._type)
+        return route_table.choose(self._gateway.routes.current(), named, self._path.types)
 
     async def _forward(
-        self, choice: Choice, body: Body, query: bytes, *, stream: bool
+        self, choice: Choice, body: Body, peek: Peek, query: bytes
     ) -> Problem | None:
         name, attempt = choice.model.name, Attempt()
+        may_stream = peek.stream and self._path.streams
+        if choice.renamed and peek.span is not None:
+            body.content = request_body.rename(body.content, peek.span, name)
         served_by = self._gateway.served_by(name)
         self._watch.at_model(self._gateway.metrics.of_model(name))
         heartbeat = Heartbeat(
             self._send,
             seconds=self._gateway.heartbeat_seconds,
-            may_begin=lambda: stream and attempt.under_way,
+            may_begin=lambda: may_stream and attempt.under_way,
             head=lambda: relay.stream_head(served_by),
         )
         client = Client(
             heartbeat=heartbeat,
             served_by=served_by,
             model=name,
+            errors=self._path.errors,
+            request_id=self.id,
             on_first_byte=self._watch.first_byte,
         )
         async with heartbeat:
@@ -202,13 +185,13 @@ class _Request:
             response.close()
 
     def _call(self, choice: Choice, body: bytes, query: bytes) -> Call:
-        target = self._engine_path
+        target = self._path.path
         return Call(
             endpoint=choice.endpoint,
             target=f"{target}?{query.decode('latin-1')}" if query else target,
             headers=headers.to_backend(
                 self._scope["headers"],
-                request_id=self._scope["state"]["request_id"],
+                request_id=self.id,
                 api_key=choice.endpoint.api_key,
             ),
             body=body,

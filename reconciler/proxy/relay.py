@@ -11,7 +11,8 @@ import msgspec
 from starlette.types import Message
 
 from reconciler.errors import Transient
-from reconciler.proxy import errors, headers
+from reconciler.proxy import error_shape, errors, headers
+from reconciler.proxy.error_shape import ErrorShape
 from reconciler.proxy.errors import Problem
 from reconciler.proxy.heartbeat import Heartbeat
 
@@ -31,7 +32,14 @@ class Client:
     heartbeat: Heartbeat
     served_by: bytes
     model: str
+    errors: ErrorShape
+    request_id: bytes
     on_first_byte: Callable[[], None]
+
+    def error_event(self, problem: Problem) -> bytes:
+        return error_shape.event(
+            self.errors, error_shape.whole(self.errors, problem, self.request_id)
+        )
 
 
 def stream_head(served_by: bytes) -> Message:
@@ -62,7 +70,7 @@ async def relay(response: aiohttp.ClientResponse, client: Client) -> None:
                 await _as_it_comes(response, client, tail)
     except (aiohttp.ClientError, OSError) as exc:
         if is_stream or begun:
-            event = error_event(errors.backend_lost_midway(client.model))
+            event = client.error_event(errors.backend_lost_midway(client.model))
             await _send(client, event if tail.between_events else b"\n\n" + event)
         cause = f"cannot read on from the backend of {client.model}: {exc}"
         raise BackendLostMidway(cause) from exc
@@ -71,11 +79,7 @@ async def relay(response: aiohttp.ClientResponse, client: Client) -> None:
 
 async def fail(problem: Problem, client: Client) -> None:
     """In a stream that has begun: its error, as an event. The caller must not complete it."""
-    await _send(client, error_event(problem))
-
-
-def error_event(problem: Problem) -> bytes:
-    return _DATA + errors.as_json(problem) + b"\n\n"
+    await _send(client, client.error_event(problem))
 
 
 @dataclass(slots=True)
@@ -104,15 +108,15 @@ async def _as_event(response: aiohttp.ClientResponse, client: Client, tail: _Tai
     if response.status >= HTTPStatus.BAD_REQUEST:
         body = await _beginning(response)
         client.on_first_byte()
-        if not _is_error(body):
+        if _is_error(body):
+            await _send(client, error_shape.event(client.errors, body))
+        else:
             await fail(errors.backend_error(client.model, response.status), client)
-            return
-        await _send(client, _DATA + body.replace(b"\n", b"\n" + _DATA))
-    else:
-        tail.data = b""
-        await _send(client, _DATA)
-        async for chunk in response.content.iter_any():
-            await _send(client, chunk.replace(b"\n", b"\n" + _DATA))
+        return
+    tail.data = b""
+    await _send(client, _DATA)
+    async for chunk in response.content.iter_any():
+        await _send(client, chunk.replace(b"\n", b"\n" + _DATA))
     await _send(client, b"\n\n")
     tail.data = b"\n\n"
 

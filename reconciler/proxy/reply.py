@@ -16,11 +16,14 @@ async def send_json(send: Send, body: object, *, status: int = 200) -> None:
     await _send(send, status, json_text.encode(body), ())
 
 
-async def send_problem(send: Send, problem: Problem, *, served_by: bytes | None = None) -> None:
+async def send_problem(
+    send: Send, problem: Problem, *, served_by: bytes | None = None, body: bytes | None = None
+) -> None:
+    """`body`: for clients that expect another shape than OpenAI's."""
     extra = (
         problem.headers if served_by is None else (*problem.headers, (b"x-served-by", served_by))
     )
-    await _send(send, problem.status, errors.as_json(problem), extra)
+    await _send(send, problem.status, body or errors.as_json(problem), extra)
 
 
 async def send_options(send: Send, allowed: str) -> None:

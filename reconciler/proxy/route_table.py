@@ -9,6 +9,9 @@ from reconciler.proxy import errors
 from reconciler.proxy.errors import Problem
 from reconciler.status import Endpoint, ModelStatus, Status
 
+Types = tuple[ModelType, ...]
+"""Any of which will do."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteTable:
@@ -36,8 +39,8 @@ def build(status: Status) -> RouteTable:
     return RouteTable(status=status, by_name=aliases | names, by_type=by_type)
 
 
-def choose(table: RouteTable, requested: str | None, wanted: ModelType) -> Choice | Problem:
-    """What to do with a request for `requested` (None: it names no model) at a path of a type.
+def choose(table: RouteTable, requested: str | None, wanted: Types) -> Choice | Problem:
+    """What to do with a request for `requested` (None: it names no model) at a path of some types.
 
     What no wait can mend is said first: unknown, wrong type, disabled, then not ready.
     """
@@ -46,7 +49,7 @@ def choose(table: RouteTable, requested: str | None, wanted: ModelType) -> Choic
     model = _named(table, requested) if requested is not None else _only(table, wanted)
     if isinstance(model, Problem):
         return model
-    if model.type is not wanted:
+    if model.type not in wanted:
         return errors.wrong_type(model, wanted)
     if model.state is State.DISABLED:
         return errors.model_disabled(model)
@@ -63,8 +66,8 @@ def _named(table: RouteTable, requested: str) -> ModelStatus | Problem:
     return model
 
 
-def _only(table: RouteTable, wanted: ModelType) -> ModelStatus | Problem:
-    models = table.by_type[wanted]
+def _only(table: RouteTable, wanted: Types) -> ModelStatus | Problem:
+    models = [model for type_ in wanted for model in table.by_type[type_]]
     if not models:
         return errors.none_of_type(wanted)
     if len(models) > 1:

@@ -11,7 +11,8 @@ from reconciler.proxy.query import take_parameter
 from reconciler.status import Status
 
 _HEADER = b"x-target-server"
-_PREFIXES = ("/api/", "/v1/")
+_OUR_OWN = ("/healthz", "/readyz", "/metrics")
+"""What each node says of itself, whoever is named."""
 
 
 class TargetServer:
@@ -22,7 +23,7 @@ class TargetServer:
         self._board = board
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or not scope["path"].startswith(_PREFIXES):
+        if scope["type"] != "http" or scope["path"].startswith(_OUR_OWN):
             await self._app(scope, receive, send)
             return
         query, from_query = take_parameter(scope["query_string"], "server")

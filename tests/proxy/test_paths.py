@@ -15,7 +15,19 @@ _CHAT_BODY = {"model": "llm", "messages": []}
 @pytest.mark.parametrize("prefix", ["", "/api/inference"])
 @pytest.mark.parametrize(
     ("path", "name"),
-    [("/v1/chat/completions", "llm"), ("/v1/completions", "llm"), ("/v1/embeddings", "emb")],
+    [
+        ("/v1/chat/completions", "llm"),
+        ("/v1/completions", "llm"),
+        ("/v1/responses", "llm"),
+        ("/v1/messages", "llm"),
+        ("/v1/messages/count_tokens", "llm"),
+        ("/v1/embeddings", "emb"),
+        ("/v2/embed", "emb"),
+        ("/pooling", "emb"),
+        ("/tokenize", "llm"),
+        ("/tokenize", "emb"),
+        ("/detokenize", "emb"),
+    ],
 )
 async def test_engine_paths_reach_the_backend_under_both_prefixes(
     llm: StandIn, embedding: StandIn, prefix: str, path: str, name: str
@@ -51,11 +63,43 @@ async def test_unknown_paths_are_404_in_openais_shape() -> None:
             assert set(answer.error) == {"message", "type", "param", "code"}
 
 
-@pytest.mark.parametrize("path", ["/v1/rerank", "/rerank", "/v1/audio/transcriptions", "/tokenize"])
+@pytest.mark.parametrize("path", ["/v1/moderations", "/v1/audio/transcriptions", "/audio/speech"])
 async def test_engine_paths_of_later_say_so(path: str) -> None:
     async with running_agent() as agent:
         answer = await agent.chat({}, path)
         assert (answer.status, answer.error["code"]) == (404, "not_supported_yet")
+        assert path in answer.error["message"]
+
+
+@pytest.mark.parametrize("path", ["/v1/rerank", "/rerank", "/v2/rerank", "/score", "/classify"])
+async def test_paths_of_other_models_say_which_they_need(llm: StandIn, path: str) -> None:
+    """gpustack#6184: an engine's rerank path was 404 (scenario 53)."""
+    async with running_agent(llm.as_model()) as agent:
+        named = await agent.chat({"model": "llm"}, path)
+        unnamed = await agent.chat({}, path)
+        assert (named.status, named.error["code"]) == (400, "wrong_model_type")
+        assert (unnamed.status, unnamed.error["code"]) == (503, "no_model_of_type")
+        assert "rerank" in named.error["message"]
+
+
+async def test_a_path_of_every_type_wants_a_name_where_there_are_several(
+    llm: StandIn, embedding: StandIn
+) -> None:
+    models = (llm.as_model(), embedding.as_model("emb", type=ModelType.EMBEDDING))
+    async with running_agent(*models) as agent:
+        unnamed = await agent.chat({"content": "x"}, "/tokenize")
+        by_query = await agent.chat({"content": "x"}, "/tokenize?model=emb")
+        assert unnamed.error["code"] == "model_required"
+        assert "emb, llm" in unnamed.error["message"]
+        assert by_query.headers["X-Served-By"] == "node-a/emb"
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE", "POST"])
+@pytest.mark.parametrize("path", ["/v1/responses/resp_1", "/api/inference/v1/responses/r/cancel"])
+async def test_what_only_an_engine_could_have_kept_is_not_found(method: str, path: str) -> None:
+    async with running_agent(model(port=1)) as agent:
+        answer = await agent.request(method, path)
+        assert (answer.status, answer.error["code"]) == (404, "not_kept")
         assert path in answer.error["message"]
 
 

@@ -13,7 +13,7 @@ LLM, EMBEDDING = ModelType.LLM, ModelType.EMBEDDING
 
 
 def chosen(*models: ModelStatus, ask: str | None, wanted: ModelType = LLM) -> Choice:
-    result = choose(build(status(*models)), ask, wanted)
+    result = choose(build(status(*models)), ask, (wanted,))
     assert isinstance(result, Choice), result
     return result
 
@@ -21,7 +21,7 @@ def chosen(*models: ModelStatus, ask: str | None, wanted: ModelType = LLM) -> Ch
 def refused(
     *models: ModelStatus, ask: str | None, wanted: ModelType = LLM, draining: bool = False
 ) -> Problem:
-    result = choose(build(status(*models, draining=draining)), ask, wanted)
+    result = choose(build(status(*models, draining=draining)), ask, (wanted,))
     assert isinstance(result, Problem), result
     return result
 

@@ -25,6 +25,13 @@ async def test_an_unknown_node_is_404_and_lists_the_nodes(path: str) -> None:
             assert "node-a" in answer.error["message"]
 
 
+async def test_engine_paths_without_a_version_know_nodes_too(llm: StandIn) -> None:
+    async with running_agent(llm.as_model()) as agent:
+        other = await agent.chat({}, "/tokenize", headers={"X-Target-Server": "node-z"})
+        here = await agent.chat({}, "/tokenize?server=node-a")
+        assert (other.error["code"], here.status) == ("node_not_found", 200)
+
+
 async def test_the_header_counts_where_both_are_given() -> None:
     async with running_agent() as agent:
         answer = await agent.get("/v1/models?server=no", headers={"X-Target-Server": "node-a"})

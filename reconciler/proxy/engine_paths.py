@@ -1,0 +1,49 @@
+"""The paths that are passed to engines (PURE). Nothing else of theirs can be reached.
+
+An engine that has not the path of its model answers 404 itself.
+"""
+
+from dataclasses import dataclass
+
+from reconciler.plan.desired import ModelType
+from reconciler.proxy.error_shape import ErrorShape
+
+_LLM = (ModelType.LLM,)
+_EMBEDDING = (ModelType.EMBEDDING,)
+_RERANK = (ModelType.RERANK,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnginePath:
+    """`path` as engines have it. `types` of models that have it. `streams`: it may, when asked."""
+
+    path: str
+    types: tuple[ModelType, ...]
+    streams: bool = False
+    errors: ErrorShape = ErrorShape.OPENAI
+
+
+ENGINE_PATHS = (
+    EnginePath(path="/v1/chat/completions", types=_LLM, streams=True),
+    EnginePath(path="/v1/completions", types=_LLM, streams=True),
+    EnginePath(path="/v1/embeddings", types=_EMBEDDING),
+    EnginePath(path="/v1/responses", types=_LLM, streams=True),
+    EnginePath(path="/v1/messages", types=_LLM, streams=True, errors=ErrorShape.ANTHROPIC),
+    EnginePath(path="/v1/messages/count_tokens", types=_LLM, errors=ErrorShape.ANTHROPIC),
+    EnginePath(path="/v2/embed", types=_EMBEDDING),
+    EnginePath(path="/pooling", types=(*_EMBEDDING, *_RERANK)),
+    EnginePath(path="/v1/rerank", types=_RERANK),
+    EnginePath(path="/v2/rerank", types=_RERANK),
+    EnginePath(path="/rerank", types=_RERANK),
+    EnginePath(path="/v1/score", types=_RERANK),
+    EnginePath(path="/score", types=_RERANK),
+    EnginePath(path="/classify", types=_RERANK),
+    EnginePath(path="/tokenize", types=tuple(ModelType)),
+    EnginePath(path="/detokenize", types=tuple(ModelType)),
+)
+
+NOT_OFFERED_YET = ("moderations", "audio/{rest:path}")
+"""Not passed on yet, below /v1 and without it."""
+
+KEPT_BY_ENGINES = "/v1/responses/{rest:path}"
+"""What an engine made earlier, by its id: it says neither model nor node, and dies with it."""
