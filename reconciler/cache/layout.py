@@ -45,9 +45,10 @@ class Layout:
         """The revision that the prefix's link names; None where there is no such link of ours."""
         link = self.link(prefix)
         try:
-            target = Path(os.path.normpath(_real(link.parent) / os.readlink(link)))
+            leads_to = os.readlink(link)
         except OSError:
             return None
+        target = Path(os.path.normpath(_real(link.parent) / leads_to))
         return target.name if target.parent == self.revisions(prefix) else None
 
     def standing(self, prefix: str) -> Path | None:

@@ -91,6 +91,8 @@ class Published:
                         records.append((entry.name, status.st_ino, status.st_mtime_ns))
         except FileNotFoundError:
             return None, ()
+        if not records:  # what was never fetched is looked up at every tick, too
+            return None, ()
         return self._layout.linked_digest(prefix), tuple(sorted(records))
 
     def _candidates(self, prefix: str, wish: Wish, digest: str | None) -> tuple[Candidate, ...]:

@@ -175,4 +175,7 @@ class Books:
         return self._desired.get(model) == spec_hash
 
     def _page(self, model: ModelName) -> _Page:
-        return self._pages.setdefault(model, _Page())
+        page = self._pages.get(model)
+        if page is None:
+            page = self._pages[model] = _Page()
+        return page

@@ -46,6 +46,10 @@ _log = structlog.get_logger("xgen.loop")
 
 RESYNC_SECONDS = 15.0
 """A tick happens at least this often, so that a lost wake-up costs seconds, never the truth."""
+REST_RATIO = 5.0
+"""Rest to work. What wakes the loop meanwhile is one tick: hundreds of models that retry, each at
+its own moment, would else keep a core busy."""
+LONGEST_REST_SECONDS = 0.25
 FAULT_SECONDS = 2.0
 """After a tick that our own fault ended."""
 
@@ -102,7 +106,10 @@ class Reconciler:
         """Tick until `close` is called."""
         while not self._closed:
             self._wakeup.clear()
+            began = self._clock.monotonic()
             next_at = await self._guarded_tick()
+            spent = self._clock.monotonic() - began
+            await asyncio.sleep(min(spent * REST_RATIO, LONGEST_REST_SECONDS))
             pause = RESYNC_SECONDS
             if next_at is not None:
                 pause = min(pause, max(0.0, next_at - self._clock.monotonic()))
@@ -286,8 +293,9 @@ class Reconciler:
         )
 
     def _dispatch(self, made: Plan, looks: Mapping[ModelName, _Look], now: float) -> None:
+        busy = self._effects.in_flight()  # the plan has one action a model, so none changes this
         for action in made.actions:
-            if not isinstance(action, AbortFetch) and action.model in self._effects.in_flight():
+            if not isinstance(action, AbortFetch) and action.model in busy:
                 continue
             try:
                 self._effects.dispatch(action, self._prepared(action.model, looks), now=now)
