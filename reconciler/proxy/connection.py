@@ -5,9 +5,9 @@
                                    ├──▶ LINGERING ──▶ CLOSING    the client still sends
                                    └──▶ CLOSING
 
-It always reads: an end of the input, whatever came before it, ends the work for this client.
-uvicorn's own class stops to read while a request waits for its turn, bounds neither heads nor
-bodies in time, and leaves connections open on which only empty lines come.
+While a request is answered it reads on: an end of the input, whatever came before it, ends the
+work for this client. uvicorn's own class stops to read while a request waits for its turn, bounds
+neither heads nor bodies in time, and leaves connections open on which only empty lines come.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ import urllib.parse
 from collections import deque
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any, assert_never
+from typing import Any, assert_never, cast
 
 import uvicorn
 from starlette.types import Scope
@@ -37,7 +37,6 @@ _UNREAD_BYTES = 64 * 1024
 _AHEAD_BYTES = 64 * 1024
 _AHEAD_REQUESTS = 16
 """What may come before the answer to an earlier request is complete."""
-_RESET = struct.pack("ii", 1, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +62,10 @@ class State(Enum):
 
 
 class Connection(asyncio.Protocol):
-    """For uvicorn's server, which makes one for each client. `exchanges`: the first is answered,
-    the last may still arrive."""
+    """For uvicorn's server, which makes one for each client.
+
+    Of the exchanges the first one is answered, and the last one may still arrive.
+    """
 
     limits: Limits
 
@@ -93,20 +94,21 @@ class Connection(asyncio.Protocol):
 
     # What the server and the event loop call.
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        self.transport = transport
-        self.flow = FlowControl(transport)
-        self._addresses = get_local_addr(transport), get_remote_addr(transport)
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's is none by its class
+        self.flow = FlowControl(self.transport)
+        self._addresses = get_local_addr(self.transport), get_remote_addr(self.transport)
         self._connections.add(self)
         self._deadline.set(self.limits.arrival_seconds)
 
     def data_received(self, data: bytes) -> None:
+        if self._deaf:
+            return
         if self._state is State.ANSWERING:
             self._ahead_bytes += len(data)
             if self._ahead_bytes > _AHEAD_BYTES:
                 self._stop_listening()
-        if self._deaf or self._state in (State.LINGERING, State.CLOSING):
-            return
+                return
         problem = self._reader.feed(data)
         if problem is not None and not self._deaf:
             self._refuse(problem)
@@ -121,6 +123,7 @@ class Connection(asyncio.Protocol):
         self._deadline.close()
         self._connections.discard(self)
         self._leave()
+        self._exchanges.clear()
         self.flow.resume_writing()
 
     def pause_writing(self) -> None:
@@ -177,10 +180,12 @@ class Connection(asyncio.Protocol):
         self._settle()
 
     def cut(self, exchange: Exchange) -> None:
-        if exchange.must_reset() and not self.transport.is_closing():
-            sock: socket.socket = self.transport.get_extra_info("socket")
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         self._close()
+
+    def reset_at_end(self, on: bool) -> None:
+        if not self.transport.is_closing():
+            sock: socket.socket = self.transport.get_extra_info("socket")
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", on, 0))
 
     # Requests.
 
@@ -297,13 +302,16 @@ class Connection(asyncio.Protocol):
         if self._ending or (exchange.body_complete and not self._deaf):
             self._close()
         else:
+            self._deaf = True
             self._unsent_bytes = self.transport.get_write_buffer_size()
-            self.transport.write_eof()
+            if not self.transport.is_closing():
+                self.transport.write_eof()
             self._enter(State.LINGERING)
 
     def _close(self) -> None:
         """Once what is written has been sent."""
         if self._state is not State.CLOSING:
+            self._deaf = True
             self._unsent_bytes = self.transport.get_write_buffer_size()
             self._enter(State.CLOSING)
         self._leave()

@@ -32,6 +32,9 @@ class Answer(IntEnum):
     ENDED = 3
 
 
+_AWAITED, _BEGUN, _WRITTEN, _ENDED = Answer  # each look-up in the class takes 80 ns on 3.11
+
+
 class Wire(Protocol):
     """The connection, as an exchange needs it."""
 
@@ -47,6 +50,9 @@ class Wire(Protocol):
     def cut(self, exchange: "Exchange") -> None:
         """Its answer will never be whole."""
 
+    def reset_at_end(self, on: bool) -> None:
+        """However the connection ends from now on, it is by a reset, or as usual again."""
+
 
 class Exchange:
     """`last`: the connection ends behind it. `body_complete`: all of its body has come.
@@ -58,7 +64,7 @@ class Exchange:
         self.scope = scope
         self.last = last
         self.body_complete = False
-        self.answer = Answer.AWAITED
+        self.answer = _AWAITED
         self._wire = wire
         self._expects_continue = expects_continue
         self._body = bytearray()
@@ -66,6 +72,7 @@ class Exchange:
         self._disconnected = False
         self._left = False
         self._chunked = False
+        self._resetting = False
         self._missing_bytes: int | None = None
         """Of the answer, where its length is known."""
 
@@ -75,14 +82,14 @@ class Exchange:
         except Exception:  # the boundary of a request; ours answers its own failures
             log.exception("request failed", path=self.scope["path"])
         finally:
-            if self.answer < Answer.WRITTEN:
+            if self.answer < _WRITTEN:
                 self._wire.cut(self)
 
     # What the connection says.
 
     def take(self, piece: bytes) -> int:
         """The size of what is kept for the application. Once it answers, it reads no more."""
-        if self.answer is Answer.AWAITED:
+        if self.answer is _AWAITED:
             self._body += piece
             self._news.set()
         return len(self._body)
@@ -104,7 +111,7 @@ class Exchange:
     # What the application calls.
 
     async def receive(self) -> Message:
-        if self._expects_continue and self.answer is Answer.AWAITED and not self._disconnected:
+        if self._expects_continue and self.answer is _AWAITED and not self._disconnected:
             self._expects_continue = False
             self._wire.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         if not self._is_over():
@@ -117,7 +124,7 @@ class Exchange:
         return {"type": "http.request", "body": body, "more_body": not self.body_complete}
 
     def _is_over(self) -> bool:
-        return self._disconnected or self.answer is Answer.ENDED
+        return self._disconnected or self.answer is _ENDED
 
     async def send(self, message: Message) -> None:
         if self._wire.flow.write_paused and not self._left:
@@ -130,7 +137,7 @@ class Exchange:
             self._go_on(message.get("body", b""), more=message.get("more_body", False))
 
     def _begin(self, status: int, headers: list[Header]) -> None:
-        if self.answer is not Answer.AWAITED or status not in _STATUS_LINES:
+        if self.answer is not _AWAITED or status not in _STATUS_LINES:
             raise Bug(f"cannot begin an answer with status {status}: {self.answer.name}")
         if not self.body_complete:
             self.last = True
@@ -141,48 +148,57 @@ class Exchange:
                 self._missing_bytes = int(value)
         if self.last:
             parts.append(b"connection: close\r\n")
-        if self.scope["method"] == "HEAD" or status in _WITHOUT_BODY:
-            self._missing_bytes = 0
-        elif self._missing_bytes is None and self.scope["http_version"] == "1.1":
-            self._chunked = True
+        self._choose_framing(status)
+        if self._chunked:
             parts.append(b"transfer-encoding: chunked\r\n")
         parts.append(b"\r\n")
         head = b"".join(parts)
         if not head.count(b"\n") == head.count(b"\r") == len(parts):
             raise Bug("cannot begin an answer: a header has the end of a line in it")
-        self.answer = Answer.BEGUN
+        self.answer = _BEGUN
         self._wire.write(head)
-        self._note_written()
+        if self._missing_bytes == 0:
+            self._end_on_wire()
+
+    def _choose_framing(self, status: int) -> None:
+        """RFC 9112, section 6.1: no chunks for HTTP/1.0. The end of the connection is that of the
+        answer then, so an earlier end must not be a clean one.
+        """
+        if self.scope["method"] == "HEAD" or status in _WITHOUT_BODY:
+            self._missing_bytes = 0
+        elif self._missing_bytes is None and self.scope["http_version"] == "1.1":
+            self._chunked = True
+        elif self._missing_bytes is None:
+            self._resetting = True
+            self._wire.reset_at_end(True)
 
     def _go_on(self, body: bytes, *, more: bool) -> None:
-        if self.answer in (Answer.AWAITED, Answer.ENDED):
+        if self.answer is _BEGUN:
+            if data := self._framed(body, more):
+                self._wire.write(data)
+            if not more:
+                self._missing_bytes = 0
+            if self._missing_bytes == 0:
+                self._end_on_wire()
+        elif self.answer is not _WRITTEN:
             raise Bug(f"cannot go on with an answer: {self.answer.name}")
-        if self.answer is Answer.BEGUN:
-            self._write(body, more=more)
-            self._note_written()
         if not more:
-            self.answer = Answer.ENDED
+            self.answer = _ENDED
             self._news.set()
 
-    def _write(self, body: bytes, *, more: bool) -> None:
+    def _framed(self, body: bytes, more: bool) -> bytes:
         if self._chunked:
-            chunk = b"%x\r\n%s\r\n" % (len(body), body) if body else b""
-            body = chunk if more else chunk + b"0\r\n\r\n"
-        elif self._missing_bytes is not None:
+            chunk = b"%x\r\n%b\r\n" % (len(body), body) if body else b""
+            return chunk if more else chunk + b"0\r\n\r\n"
+        if self._missing_bytes is not None:
             self._missing_bytes -= len(body)
             if self._missing_bytes < 0 or (self._missing_bytes and not more):
                 raise Bug("cannot go on with an answer: it has not the length that it said")
-        if body:
-            self._wire.write(body)
-        if not more:
-            self._missing_bytes = 0
+        return body
 
-    def _note_written(self) -> None:
+    def _end_on_wire(self) -> None:
         """The client may know by the length that this was all, before the application says so."""
-        if self._missing_bytes == 0:
-            self.answer = Answer.WRITTEN
-            self._wire.answered(self)
-
-    def must_reset(self) -> bool:
-        """A clean end of the connection would look like the end of the answer."""
-        return self.answer is Answer.BEGUN and not self._chunked and self._missing_bytes is None
+        self.answer = _WRITTEN
+        if self._resetting:
+            self._wire.reset_at_end(False)
+        self._wire.answered(self)

@@ -60,6 +60,21 @@ async def test_while_it_reads_too_slowly(stand_in: StartStandIn) -> None:
         await wire.until_forgotten(agent, backend)
 
 
+async def test_while_it_does_not_read_at_all(stand_in: StartStandIn) -> None:
+    """What is still unsent is kept only as long as some of it can be sent."""
+    backend = stand_in("--chunks", "256", "--chunk-bytes", str(1 << 20))
+    async with running_agent(backend.as_model(), arrival_seconds=0.2) as agent:
+        await backend.state()
+        before = _held()
+        reader, writer = await agent.send_raw({"model": "llm", "stream": True})
+        await reader.readuntil(b"token0")
+        await backend.until(lambda state: state["bytes_sent"] > 1 << 20)
+        writer.write_eof()
+        await wire.until_forgotten(agent, backend)
+        tasks, files = before
+        await backend.until(lambda _: _held() == (tasks, files + 1))  # the client's own end
+
+
 async def test_during_the_upload_nothing_reaches_the_backend(stand_in: StartStandIn) -> None:
     backend = stand_in()
     async with running_agent(backend.as_model()) as agent:

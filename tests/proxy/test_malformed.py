@@ -16,6 +16,7 @@ _NONSENSE = {
     "version": b"GET / HTTP/7.3\r\n\r\n",
     "header": b"GET / HTTP/1.1\r\nno colon\r\n\r\n",
     "target": b"GET a:b HTTP/1.1\r\n\r\n",
+    "target of an offer": b"GET a:b HTTP/1.1\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n",
     "http2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     "two lengths": b"POST / HTTP/1.1\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n",
     "length": b"POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
@@ -124,6 +125,17 @@ async def test_http_1_0_sees_that_a_stream_was_cut(stand_in: StartStandIn) -> No
         reader, writer = await agent.connect()
         writer.write(_old(b'{"model":"llm","stream":true}'))
         await reader.readuntil(b'"code":"backend_lost"')
+        with pytest.raises(ConnectionResetError):
+            await reader.read()
+
+
+async def test_http_1_0_sees_that_the_agent_ended_first(stand_in: StartStandIn) -> None:
+    backend = stand_in("--chunks", "2", "--chunk-interval", "3600")
+    async with running_agent(backend.as_model(), grace_seconds=0.1) as agent:
+        reader, writer = await agent.connect()
+        writer.write(_old(b'{"model":"llm","stream":true}'))
+        await reader.readuntil(b"token0")
+        agent.stop.set()
         with pytest.raises(ConnectionResetError):
             await reader.read()
 
