@@ -105,9 +105,7 @@ def _flat(spec: Mapping[str, object]) -> Fields:
     return flat
 
 
-def _routing(
-    priority: object, max_in_flight: object, timeouts: Mapping[str, object]
-) -> Fields:
+def _routing(priority: object, max_in_flight: object, timeouts: Mapping[str, object]) -> Fields:
     """Durations as a manifest has them."""
     written = {f"timeouts.{name}": _duration(each) for name, each in timeouts.items()}
     return {"priority": priority, "max_in_flight": max_in_flight, **written}
