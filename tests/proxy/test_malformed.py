@@ -1,6 +1,5 @@
 """Bytes that are no request, and what they are told; old and half-meant HTTP."""
 
-import asyncio
 from collections.abc import Sequence
 
 import pytest
@@ -65,7 +64,7 @@ async def test_a_head_that_is_too_large_is_431(pieces: int) -> None:
         reader, writer = await agent.connect()
         for start in range(0, len(head), size):
             writer.write(head[start : start + size])
-            await asyncio.sleep(0)
+            await writer.drain()
         answer = await read_answer(reader)
         assert (answer.status, answer.error["code"]) == (431, "head_too_large")
         assert answer.headers["x-served-by"] == "node-a"
