@@ -48,17 +48,16 @@ class Published:
 
     def find(self, prefix: str, wish: Wish, digest: str | None) -> FilesCached | None:
         """The files of a wish, from the linked revision first; `digest`: from that one only."""
-        return next(
-            (
-                item.files
-                for item in self._found(prefix, wish, digest)
-                if (prefix, item.files.digest) not in self._retired and item.holds()
-            ),
-            None,
-        )
+        found = self._found(prefix, wish, digest)
+        if digest is None and self._retired:
+            found = tuple(i for i in found if (prefix, i.files.digest) not in self._retired)
+        return next((item.files for item in found if item.holds()), None)
 
     def retire(self, prefix: str, wish: Wish, keep: FilesDigest) -> None:
-        """Find only these files for a wish, in this process's life: the others proved bad."""
+        """Find only these files for a wish, in this process's life: the others proved bad.
+
+        What a digest asks for is found all the same.
+        """
         for item in self._found(prefix, wish, None):
             if item.files.digest != keep:
                 self._retired.add((prefix, item.files.digest))

@@ -245,6 +245,19 @@ def test_the_retirement_of_one_file_leaves_the_others_of_the_prefix(tmp_path: Pa
     assert cache.lookup(spec(file="q4.gguf")) == other
 
 
+def test_what_a_digest_pins_is_never_retired(tmp_path: Path) -> None:
+    put(tmp_path / "hub", "gguf/org_name/x.gguf", b"first")
+    cache = opened(tmp_path, DirectoryStore(tmp_path / "hub"))
+    first = cache.fetch(spec())
+    pinned = spec(digest=Path(first.root).name)
+    put(tmp_path / "hub", "gguf/org_name/x.gguf", b"second")
+
+    cache.retire(spec(), keep=listed(cache, spec()))
+
+    assert cache.lookup(spec()) is None
+    assert cache.lookup(pinned) == first
+
+
 def test_what_the_hub_holds_again_is_no_longer_retired(tmp_path: Path) -> None:
     path = put(tmp_path / "hub", "gguf/org_name/x.gguf", b"first")
     cache = opened(tmp_path, DirectoryStore(tmp_path / "hub"))
