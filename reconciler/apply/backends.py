@@ -232,7 +232,7 @@ class Backends:
     async def _end(self, held: Held) -> None:
         """Nobody is left of it: tell so, and forget it, whatever the disk says."""
         exited = await self._exited(held, held.view) if held.view is not None else None
-        await asyncio.to_thread(self._remove, held.nonce)
+        await self._remove(held.nonce)
         del self._held[held.nonce]
         if held.kin.leader is not None:
             held.kin.leader.close()
@@ -240,8 +240,9 @@ class Backends:
             self._exits.append(exited)
         self._wake()
 
-    def _remove(self, nonce: Nonce) -> None:
-        problem = self._records.remove(nonce)
+    async def _remove(self, nonce: Nonce) -> None:
+        """Where the disk does not let go of a record, each sweep tries again."""
+        problem = await asyncio.to_thread(self._records.remove, nonce)
         if problem is not None:
             self._unremoved[nonce] = problem
         else:
@@ -275,7 +276,7 @@ class Backends:
             try:
                 await self._sweep()
                 for nonce in tuple(self._unremoved):
-                    await asyncio.to_thread(self._remove, nonce)
+                    await self._remove(nonce)
                 if self._problems and number % DOUBT_SWEEPS == 0:
                     await self._look_again()
             except Exception:  # noqa: BLE001  the boundary of the task: the next sweep may do better
@@ -314,11 +315,11 @@ class Backends:
         def read() -> tuple[Findings, tuple[str, ...]]:
             records, unreadable = self._records.read()
             findings = find_leftovers([r for r in records if only is None or r.nonce in only])
-            for record in findings.ended:
-                self._remove(record.nonce)
             return findings, unreadable
 
         findings, unreadable = await asyncio.to_thread(read)
+        for record in findings.ended:
+            await self._remove(record.nonce)
         self._earlier = findings.open
         self._problems = (*unreadable, *findings.problems)
         return findings.alive
