@@ -68,7 +68,7 @@ def check_whole(path: str) -> None:
     _whole_keys(path)
 
 
-def _whole_keys(path: str) -> "dict[str, Value]":
+def _whole_keys(path: str) -> dict[str, Value]:
     """The keys of a file that is as large as its tensors need it to be."""
     try:
         with open(path, "rb") as file:
