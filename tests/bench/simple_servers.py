@@ -66,7 +66,8 @@ def _passing_to(upstream: str, session: aiohttp.ClientSession) -> ASGIApp:
         headers = [(key.decode(), value.decode()) for key, value in scope["headers"]]
         url = f"http://127.0.0.1:{upstream}{scope['path']}"
         async with session.post(url, data=body, headers=headers) as answer:
-            kept = [(k, v) for k, v in answer.raw_headers if k.lower() not in _HOP_BY_HOP]
+            lowered = [(name.lower(), value) for name, value in answer.raw_headers]
+            kept = [(name, value) for name, value in lowered if name not in _HOP_BY_HOP]
             await send({"type": "http.response.start", "status": answer.status, "headers": kept})
             async for chunk in answer.content.iter_any():
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
