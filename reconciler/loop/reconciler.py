@@ -4,24 +4,22 @@ Everything else only calls `wake()`. Nothing but this task writes the books or t
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 
 import structlog
 from structlog.contextvars import bind_contextvars
 
 from reconciler.apply.backends import Backends, BackendView
-from reconciler.apply.comparisons import Comparisons, Doubt
+from reconciler.apply.comparisons import Comparisons
 from reconciler.apply.effects import Effects, Prepared
 from reconciler.apply.outcomes import FilesFetched
-from reconciler.backend.engines import Assessment, Engines
-from reconciler.cache.model_cache import ModelCache
 from reconciler.errors import XgenError
 from reconciler.loop.books import Books
 from reconciler.loop.chronicle import Chronicle
 from reconciler.loop.clock import Clock
 from reconciler.loop.commands import Commands
 from reconciler.loop.intent import Intent, Understanding
+from reconciler.loop.observation import Look, Looks, Observer, Seen, doubts, observed
 from reconciler.loop.publisher import Publisher
 from reconciler.loop.report import ModelFacts, planned
 from reconciler.metrics import Metrics, TickResult
@@ -29,16 +27,7 @@ from reconciler.plan.actions import AbortFetch, Plan
 from reconciler.plan.desired import DesiredModel
 from reconciler.plan.ending import ending
 from reconciler.plan.ids import ModelName
-from reconciler.plan.observed import (
-    EffectKind,
-    FilesCached,
-    FilesMissing,
-    InFlight,
-    Leftover,
-    Observed,
-    ObservedModel,
-    ObservedProcess,
-)
+from reconciler.plan.observed import EffectKind, InFlight
 from reconciler.plan.planner import plan
 from reconciler.status import Planned
 
@@ -54,15 +43,6 @@ FAULT_SECONDS = 2.0
 """After a tick that our own fault ended."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Look:
-    """What one desired model's files and engines say, asked once a tick."""
-
-    desired: DesiredModel
-    files: FilesCached | None
-    assessment: Assessment
-
-
 class Reconciler:
     """The loop of one agent. `wakeup` is set by whoever saw that something changed."""
 
@@ -70,8 +50,8 @@ class Reconciler:
         self,
         *,
         intent: Intent,
-        cache: ModelCache,
-        engines: Engines,
+        observer: Observer,
+        comparisons: Comparisons,
         backends: Backends,
         effects: Effects,
         clock: Clock,
@@ -84,8 +64,8 @@ class Reconciler:
         wakeup: asyncio.Event,
     ) -> None:
         self._intent = intent
-        self._cache = cache
-        self._engines = engines
+        self._observer = observer
+        self._comparisons = comparisons
         self._backends = backends
         self._effects = effects
         self._clock = clock
@@ -96,7 +76,6 @@ class Reconciler:
         self._show_plan = show_plan
         self._max_parallel_loads = max_parallel_loads
         self._wakeup = wakeup
-        self._comparisons = Comparisons(cache, wake=wakeup.set)
         self._books = Books()
         self._ending = False
         self._closed = False
@@ -152,16 +131,14 @@ class Reconciler:
         )
         self._book(now)
         self._obey()
-        # What lives and what is under way is noted together with what was booked, before anything
-        # is awaited: else an end could be seen whose failure is not in the books yet.
-        views, in_flight = self._views(), self._effects.in_flight()
-        leftovers = self._backends.leftovers()
-        looks = await asyncio.to_thread(self._look, desired.models if desired else ())
-        observed = self._observe(looks, views, in_flight, leftovers)
-        self._comparisons.doubt(self._doubts(looks, views))
-        made = plan(desired, observed, now)
+        seen = self._observer.see()
+        looks = await asyncio.to_thread(self._observer.look, desired.models if desired else ())
+        self._remember(seen, looks)
+        self._comparisons.doubt(doubts(seen, looks, self._books))
+        there = observed(seen, looks, self._books, max_parallel_loads=self._max_parallel_loads)
+        made = plan(desired, there, now)
         if self._ending:
-            made = ending(made, self._views().keys())
+            made = ending(made, self._observer.see().views.keys())
         self._dispatch(made, looks, now)
         self._report(made, understanding, looks, now)
         self._count(made, understanding, now)
@@ -199,100 +176,14 @@ class Reconciler:
             if isinstance(outcome, FilesFetched):
                 self._metrics.count_pull(size_bytes=outcome.size_bytes, seconds=outcome.seconds)
 
-    def _look(self, models: Iterable[DesiredModel]) -> Mapping[ModelName, _Look]:
-        """Ask the cache and the engines about each model. Runs in a thread: it reads the disk."""
-        looks = {}
-        for model in models:
-            files = self._cache.lookup(model.spec) if model.enabled else None
-            assessment = self._engines.assess(model, files)
-            looks[model.name] = _Look(desired=model, files=files, assessment=assessment)
-        return looks
-
-    def _doubts(
-        self,
-        looks: Mapping[ModelName, _Look],
-        views: Mapping[ModelName, tuple[BackendView, ...]],
-    ) -> Mapping[ModelName, Doubt]:
-        """Files that may be bad, for all one knows: the hub may hold better ones by now."""
-        proven = {
-            view.instance.files_digest
-            for each in views.values()
-            for view in each
-            if view.loaded_at is not None
-        }
-        return {
-            name: Doubt(spec=look.desired.spec, digest=look.files.digest)
-            for name, look in looks.items()
-            if look.files is not None
-            and look.files.digest not in proven
-            and (look.assessment.bad_files or self._never_loads(look.desired, look.files))
-        }
-
-    def _never_loads(self, model: DesiredModel, files: FilesCached) -> bool:
-        failed = self._books.failure(model.name)
-        return (
-            failed is not None
-            and failed.during == "load"
-            and not failed.ever_loaded
-            and (failed.spec_hash, failed.files_digest) == (model.spec_hash, files.digest)
-        )
-
-    def _views(self) -> Mapping[ModelName, tuple[BackendView, ...]]:
-        views: dict[ModelName, tuple[BackendView, ...]] = {}
-        for view in self._backends.live():
-            views[view.model] = (*views.get(view.model, ()), view)
-        return views
-
-    def _observe(
-        self,
-        looks: Mapping[ModelName, _Look],
-        views: Mapping[ModelName, tuple[BackendView, ...]],
-        in_flight: Mapping[ModelName, InFlight],
-        leftovers: tuple[Leftover, ...],
-    ) -> Observed:
-        names = looks.keys() | views.keys() | in_flight.keys()
+    def _remember(self, seen: Seen, looks: Looks) -> None:
+        """Keep what was known of models that are going, and nothing of those that are gone."""
+        names = looks.keys() | seen.views.keys() | seen.in_flight.keys()
         self._books.keep_only(names)
         self._last = {name: model for name, model in self._last.items() if name in names}
         self._last |= {name: look.desired for name, look in looks.items()}
-        return Observed(
-            processes_read=True,
-            models={
-                name: self._observed(
-                    name, looks.get(name), views.get(name, ()), in_flight.get(name)
-                )
-                for name in names
-            },
-            leftovers=leftovers,
-            max_parallel_loads=self._max_parallel_loads,
-        )
 
-    def _observed(
-        self,
-        name: ModelName,
-        look: _Look | None,
-        views: tuple[BackendView, ...],
-        in_flight: InFlight | None,
-    ) -> ObservedModel:
-        return ObservedModel(
-            name=name,
-            processes=tuple(
-                ObservedProcess(
-                    nonce=view.nonce,
-                    pid=view.pid,
-                    instance=view.instance,
-                    started_at=view.started_at,
-                    loaded_at=view.loaded_at,
-                    gpus=view.gpus,
-                )
-                for view in views
-            ),
-            files=(look.files if look else None) or FilesMissing(),
-            refusal=look.assessment.refusal if look else None,
-            in_flight=in_flight,
-            failure=self._books.failure(name),
-        )
-
-    def _dispatch(self, made: Plan, looks: Mapping[ModelName, _Look], now: float) -> None:
+    def _dispatch(self, made: Plan, looks: Looks, now: float) -> None:
         busy = self._effects.in_flight()  # the plan has one action a model, so none changes this
         for action in made.actions:
             if not isinstance(action, AbortFetch) and action.model in busy:
@@ -305,7 +196,7 @@ class Reconciler:
             else:
                 self._chronicle.begun(action)
 
-    def _prepared(self, model: ModelName, looks: Mapping[ModelName, _Look]) -> Prepared | None:
+    def _prepared(self, model: ModelName, looks: Looks) -> Prepared | None:
         """What an effect needs. A model that was removed is stopped by its own timeouts still."""
         look = looks.get(model)
         if look is not None:
@@ -317,30 +208,28 @@ class Reconciler:
         self,
         made: Plan,
         understanding: Understanding,
-        looks: Mapping[ModelName, _Look],
+        looks: Looks,
         now: float,
     ) -> None:
-        views = self._views()
-        in_flight = self._effects.in_flight()
+        seen = self._observer.see()
         facts = {
             outlook.model: self._facts(
                 outlook.model,
                 looks.get(outlook.model),
-                views.get(outlook.model, ()),
-                in_flight.get(outlook.model),
+                seen.views.get(outlook.model, ()),
+                seen.in_flight.get(outlook.model),
             )
             for outlook in made.outlook
         }
-        waits = made.notes
         self._publisher.report(
-            made.outlook, facts, understanding, waits=waits, doubts=self._backends.problems
+            made.outlook, facts, understanding, waits=made.notes, doubts=self._backends.problems
         )
         self._show_plan(
             planned(
                 made,
-                in_flight,
+                seen.in_flight,
                 revision=understanding.revision.applied,
-                waits=waits,
+                waits=made.notes,
                 now=now,
                 wall=self._clock.wall,
             )
@@ -349,7 +238,7 @@ class Reconciler:
     def _facts(
         self,
         model: ModelName,
-        look: _Look | None,
+        look: Look | None,
         views: tuple[BackendView, ...],
         effect: InFlight | None,
     ) -> ModelFacts:

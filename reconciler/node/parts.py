@@ -10,6 +10,7 @@ from pathlib import Path
 from starlette.types import ASGIApp
 
 from reconciler.apply.backends import Backends
+from reconciler.apply.comparisons import Comparisons
 from reconciler.apply.effects import Effects
 from reconciler.apply.log_reader import Logs
 from reconciler.apply.stop import Hurry, Stopper
@@ -20,6 +21,7 @@ from reconciler.events import Journal
 from reconciler.loop.chronicle import Chronicle
 from reconciler.loop.commands import Commands
 from reconciler.loop.intent import Intent
+from reconciler.loop.observation import Observer
 from reconciler.loop.publisher import Publisher
 from reconciler.loop.reconciler import Reconciler
 from reconciler.metrics import Metrics
@@ -113,8 +115,8 @@ async def assembled(
             publisher=publisher,
             reconciler=Reconciler(
                 intent=intent,
-                cache=cache,
-                engines=engines,
+                observer=Observer(cache=cache, engines=engines, backends=backends, effects=effects),
+                comparisons=Comparisons(cache, wake=wakeup.set),
                 backends=backends,
                 effects=effects,
                 clock=clock,

@@ -1,0 +1,137 @@
+"""What is there, as the planner wants it: processes, effects under way, files, engines."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from reconciler.apply.backends import Backends, BackendView
+from reconciler.apply.comparisons import Doubt
+from reconciler.apply.effects import Effects
+from reconciler.backend.engines import Assessment, Engines
+from reconciler.cache.model_cache import ModelCache
+from reconciler.loop.books import Books
+from reconciler.plan.desired import DesiredModel
+from reconciler.plan.ids import ModelName
+from reconciler.plan.observed import (
+    FilesCached,
+    FilesMissing,
+    InFlight,
+    Leftover,
+    Observed,
+    ObservedModel,
+    ObservedProcess,
+)
+
+Views = Mapping[ModelName, tuple[BackendView, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What one desired model's files and engines say, asked once a tick."""
+
+    desired: DesiredModel
+    files: FilesCached | None
+    assessment: Assessment
+
+
+Looks = Mapping[ModelName, Look]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What lives and what is under way, at one moment of the event loop."""
+
+    views: Views
+    in_flight: Mapping[ModelName, InFlight]
+    leftovers: tuple[Leftover, ...]
+
+
+class Observer:
+    """Asks the parts of the agent; changes nothing."""
+
+    def __init__(
+        self, *, cache: ModelCache, engines: Engines, backends: Backends, effects: Effects
+    ) -> None:
+        self._cache = cache
+        self._engines = engines
+        self._backends = backends
+        self._effects = effects
+
+    def see(self) -> Seen:
+        """To be called together with booking, with nothing awaited between: else an end could be
+        seen whose failure is not in the books yet."""
+        views: dict[ModelName, tuple[BackendView, ...]] = {}
+        for view in self._backends.live():
+            views[view.model] = (*views.get(view.model, ()), view)
+        return Seen(
+            views=views,
+            in_flight=self._effects.in_flight(),
+            leftovers=self._backends.leftovers(),
+        )
+
+    def look(self, models: Iterable[DesiredModel]) -> Looks:
+        """Ask the cache and the engines about each model. For a thread: it reads the disk."""
+        looks = {}
+        for model in models:
+            files = self._cache.lookup(model.spec) if model.enabled else None
+            assessment = self._engines.assess(model, files)
+            looks[model.name] = Look(desired=model, files=files, assessment=assessment)
+        return looks
+
+
+def observed(seen: Seen, looks: Looks, books: Books, *, max_parallel_loads: int) -> Observed:
+    """Everything that the planner may know."""
+    names = looks.keys() | seen.views.keys() | seen.in_flight.keys()
+    return Observed(
+        processes_read=True,
+        models={name: _model(name, seen, looks.get(name), books) for name in names},
+        leftovers=seen.leftovers,
+        max_parallel_loads=max_parallel_loads,
+    )
+
+
+def doubts(seen: Seen, looks: Looks, books: Books) -> Mapping[ModelName, Doubt]:
+    """Files that may be bad, for all one knows: the hub may hold better ones by now."""
+    proven = {
+        view.instance.files_digest
+        for each in seen.views.values()
+        for view in each
+        if view.loaded_at is not None
+    }
+    return {
+        name: Doubt(spec=look.desired.spec, digest=look.files.digest)
+        for name, look in looks.items()
+        if look.files is not None
+        and look.files.digest not in proven
+        and (look.assessment.bad_files or _never_loads(look.desired, look.files, books))
+    }
+
+
+def _model(name: ModelName, seen: Seen, look: Look | None, books: Books) -> ObservedModel:
+    return ObservedModel(
+        name=name,
+        processes=tuple(
+            ObservedProcess(
+                nonce=view.nonce,
+                pid=view.pid,
+                instance=view.instance,
+                started_at=view.started_at,
+                loaded_at=view.loaded_at,
+                gpus=view.gpus,
+            )
+            for view in seen.views.get(name, ())
+        ),
+        files=(look.files if look else None) or FilesMissing(),
+        refusal=look.assessment.refusal if look else None,
+        in_flight=seen.in_flight.get(name),
+        failure=books.failure(name),
+    )
+
+
+def _never_loads(model: DesiredModel, files: FilesCached, books: Books) -> bool:
+    failed = books.failure(model.name)
+    return (
+        failed is not None
+        and failed.during == "load"
+        and not failed.ever_loaded
+        and (failed.spec_hash, failed.files_digest) == (model.spec_hash, files.digest)
+    )
