@@ -139,13 +139,13 @@ def test_ends_with_a_clear_line_when_the_file_is_gone(tmp_path: Path) -> None:
 def test_ends_with_a_clear_line_when_the_file_is_damaged(tmp_path: Path, damage: str) -> None:
     """Scenario 10, llama-swap#558: never "starting" for ever."""
     path = tmp_path / "model.gguf"
+    path.write_bytes(header({"general.architecture": "llama"}))
+    launch = launched(path)  # the agent would refuse the damaged file before any start
     with gemma().open("rb") as source:
         begin = bytearray(source.read(16 * 2**20))
-    path.write_bytes(begin)
-    launch = launched(path)
     if damage == "header is garbage":
         begin[64:4096] = bytes(range(256)) * 15 + bytes(192)
-        path.write_bytes(begin)
+    path.write_bytes(begin)
     with served(launch, tmp_path / "log") as backend:
         assert backend.exit_code() == CANNOT_LOAD
         last = backend.lines()[-1]

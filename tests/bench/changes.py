@@ -114,8 +114,8 @@ class _Subject:
         delay = self._mark.stat().st_mtime - began
         self._mark.unlink()
         self.write(enabled=False)
-        self._agent.wait_model("ours", lambda entry: entry["pid"] is None)
-        assert not is_alive(pid)
+        wait_until(lambda: not is_alive(pid), what=f"its end\n{self._agent.recent_log}")
+        self._agent.wait_state("ours", "disabled")
         return delay * 1e3
 
     def _started(self) -> int | None:
