@@ -1,76 +1,22 @@
 """The cache on real folders, with a hub in a folder and on a real S3 server."""
 
-import contextlib
-import itertools
 import os
 import shutil
 import socket
-import subprocess
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from reconciler.cache.model_cache import ModelCache
 from reconciler.cache.store import Store
-from reconciler.errors import Rejected, Transient, XgenError
+from reconciler.errors import Rejected, Transient
 from reconciler.hub.directory import DirectoryStore
-from reconciler.plan.desired import Format, ModelSpec
-from reconciler.plan.ids import FilesDigest
+from reconciler.plan.desired import Format
+from tests.cache.caches import listed, opened, remains
 from tests.cache.specs import CountingStore, put, spec
-from tests.s3_server import S3Server, s3_store, serve_s3
-from tests.tcp_relay import relay_to
+from tests.s3_server import S3Server, s3_store
 
 BIG = os.urandom(2 * 1024 * 1024 + 3)
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    with serve_s3(tmp_path_factory.mktemp("buckets")) as running:
-        yield running
-
-
-BUCKETS = itertools.count()
-
-
-@pytest.fixture
-def bucket(server: S3Server) -> str:
-    name = f"bucket-{next(BUCKETS)}"
-    (server.folder / name).mkdir()
-    return name
-
-
-@pytest.fixture(params=["directory", "s3"])
-def hub(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Path, Store]]:
-    """The folder that holds the prefixes, and a store over it."""
-    if request.param == "directory":
-        folder = tmp_path / "hub"
-        folder.mkdir()
-        yield folder, DirectoryStore(folder)
-        return
-    server: S3Server = request.getfixturevalue("server")
-    bucket: str = request.getfixturevalue("bucket")
-    with s3_store(server.settings(bucket)) as store:
-        yield server.folder / bucket, store
-
-
-def opened(tmp_path: Path, store: Store | None, **settings: tuple[Path, ...]) -> ModelCache:
-    cache = ModelCache(tmp_path / "models", store, **settings)
-    cache.open()
-    return cache
-
-
-def listed(cache: ModelCache, wanted: ModelSpec) -> FilesDigest:
-    """What the hub holds for it now."""
-    digest = cache.listed_digest(wanted)
-    assert digest is not None
-    return digest
-
-
-def remains(tmp_path: Path) -> list[str]:
-    """Names in `.partial` beside its lock."""
-    return [path.name for path in (tmp_path / "models/.partial").iterdir() if path.name != ".lock"]
 
 
 def test_fetches_a_model_into_its_revision_and_links_the_prefix(
@@ -389,176 +335,3 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 def test_without_a_hub_only_what_is_here_can_be_used(tmp_path: Path) -> None:
     with pytest.raises(Rejected, match="no hub is set"):
         opened(tmp_path, None).fetch(spec())
-
-
-def test_goes_on_after_the_last_whole_file(tmp_path: Path, server: S3Server, bucket: str) -> None:
-    """gpustack#3853 (scenario 28): a stall must not throw away what is there."""
-    for name in ("a.safetensors", "b.safetensors", "c.safetensors"):
-        server.put(bucket, f"huggingface/org_name/{name}", BIG)
-    wanted = spec("huggingface/org_name")
-    with (
-        relay_to(server.port) as relay,
-        s3_store(server.settings(bucket, endpoint=relay.endpoint)) as store,
-    ):
-        cache = opened(tmp_path, store)
-
-        def cut(done: int, _total: int) -> None:
-            if done > 1.5 * len(BIG):
-                relay.cut_after = 0
-
-        with pytest.raises(Transient, match=r"cannot fetch huggingface/org_name/[bc]\.safet"):
-            cache.fetch(wanted, on_progress=cut)
-        assert cache.lookup(wanted) is None
-        assert remains(tmp_path) == []
-        relay.cut_after = None
-        told: list[int] = []
-        files = cache.fetch(wanted, on_progress=lambda done, _total: told.append(done))
-    assert told[0] in (len(BIG), 2 * len(BIG))
-    assert told[-1] == files.size_bytes == 3 * len(BIG)
-
-
-def test_an_object_that_changes_in_mid_download_is_never_published(
-    tmp_path: Path, hub: tuple[Path, Store]
-) -> None:
-    folder, store = hub
-    path = put(folder, "gguf/org_name/x.gguf", BIG * 4)
-    cache = opened(tmp_path, store)
-
-    def push(done: int, _total: int) -> None:
-        if done and path.stat().st_size == len(BIG) * 4:
-            put(folder, "gguf/org_name/x.gguf", BIG * 3)
-
-    with pytest.raises(XgenError):
-        cache.fetch(spec(), on_progress=push)
-
-    assert cache.lookup(spec()) is None
-    assert Path(cache.fetch(spec()).path).read_bytes() == BIG * 3
-
-
-def test_a_cancelled_fetch_stops_and_leaves_nothing(
-    tmp_path: Path, hub: tuple[Path, Store]
-) -> None:
-    folder, store = hub
-    put(folder, "gguf/org_name/x.gguf", BIG * 8)
-    cache = opened(tmp_path, store)
-    told: list[int] = []
-
-    with pytest.raises(Transient, match="no longer wanted"):
-        cache.fetch(
-            spec(),
-            on_progress=lambda done, _total: told.append(done),
-            cancelled=lambda: len(told) > 1,
-        )
-
-    assert told[-1] < len(BIG) * 8
-    assert cache.lookup(spec()) is None
-    assert remains(tmp_path) == []
-
-
-def test_a_fetch_that_waits_for_another_can_be_cancelled(tmp_path: Path) -> None:
-    put(tmp_path / "hub", "gguf/org_name/x.gguf", BIG)
-    cache = opened(tmp_path, DirectoryStore(tmp_path / "hub"))
-    downloading = threading.Event()
-    go_on = threading.Event()
-
-    def wait(_done: int, _total: int) -> None:
-        downloading.set()
-        go_on.wait()
-
-    first = threading.Thread(target=lambda: cache.fetch(spec(), on_progress=wait))
-    first.start()
-    try:
-        downloading.wait()
-        with pytest.raises(Transient, match="cannot wait for another fetch"):
-            cache.fetch(spec(), cancelled=lambda: True)
-    finally:
-        go_on.set()
-        first.join()
-
-
-def test_only_the_partials_of_the_dead_are_removed(tmp_path: Path) -> None:
-    put(tmp_path / "hub", "gguf/org_name/x.gguf", BIG)
-    cache = opened(tmp_path, DirectoryStore(tmp_path / "hub"))
-    dead = put(tmp_path / "models", ".partial/of-a-dead-process")
-    live: list[list[str]] = []
-
-    def open_again(done: int, _total: int) -> None:
-        if done and not live:
-            opened(tmp_path, None)
-            live.append(remains(tmp_path))
-
-    cache.fetch(spec(), on_progress=open_again)
-
-    assert not dead.exists()
-    assert len(live[0]) == 1
-
-
-def test_too_little_room_is_said_with_numbers_before_the_download(tmp_path: Path) -> None:
-    path = put(tmp_path / "hub", "gguf/org_name/x.gguf")
-    os.truncate(path, 8 << 40)  # a hole: nothing is written
-    store = CountingStore(tmp_path / "hub")
-
-    with pytest.raises(Transient, match=r"8\.0 TiB are needed and .* are free in"):
-        opened(tmp_path, store).fetch(spec())
-
-    assert store.read_keys == []
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 4 MiB."""
-    folder = tmp_path / "models"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "none", str(folder)]
-    if os.getuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode:
-        pytest.skip("needs the right to mount")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", str(folder)], check=True)
-
-
-def test_a_disk_that_fills_up_in_mid_download_is_transient(
-    tmp_path: Path, small_disk: Path, hub: tuple[Path, Store]
-) -> None:
-    folder, store = hub
-    put(folder, "gguf/org_name/x.gguf", BIG)
-    cache = opened(tmp_path, store)
-
-    def fill_up(_done: int, _total: int) -> None:
-        with contextlib.suppress(OSError):  # the disk is full: as it should be
-            (small_disk / "somebody-else").write_bytes(bytes(4 << 20))
-
-    with pytest.raises(Transient, match=r"2\.0 MiB are needed and .* are free in"):
-        cache.fetch(spec(), on_progress=fill_up)
-
-    assert remains(tmp_path) == []
-    (small_disk / "somebody-else").unlink()
-    assert cache.fetch(spec()).size_bytes == len(BIG)
-
-
-def test_unsafe_names_never_reach_the_disk(tmp_path: Path, server: S3Server, bucket: str) -> None:
-    server.put(bucket, "huggingface/org_name/model.safetensors", b"1")
-    server.put(bucket, "huggingface/org_name/a\\..\\..\\b.json", b"1")
-
-    with (
-        s3_store(server.settings(bucket)) as store,
-        pytest.raises(Transient, match="it holds a backslash"),
-    ):
-        opened(tmp_path, store).fetch(spec("huggingface/org_name"))
-
-    assert list((tmp_path / "models").rglob("*.json*")) != []  # the record of what was listed
-    assert list((tmp_path / "models").rglob("*.safetensors")) == []
-
-
-def test_an_operators_link_to_a_larger_disk_is_kept(tmp_path: Path) -> None:
-    put(tmp_path / "hub", "gguf/org_name/x.gguf")
-    (tmp_path / "large").mkdir()
-    (tmp_path / "models").mkdir()
-    (tmp_path / "models/gguf").symlink_to(tmp_path / "large")
-    cache = opened(tmp_path, DirectoryStore(tmp_path / "hub"))
-
-    files = cache.fetch(spec())
-
-    assert (tmp_path / "models/gguf/org_name/x.gguf").samefile(files.path)
-    assert cache.lookup(spec()) == files
