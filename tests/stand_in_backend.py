@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 _CHAT = "/v1/chat/completions"
 _COMPLETIONS = "/v1/completions"
 _EMBEDDINGS = "/v1/embeddings"
+_TRANSCRIPTIONS = "/v1/audio/transcriptions"
 _INFERENCE = {
     _CHAT: "llm",
     _COMPLETIONS: "llm",
@@ -35,6 +36,7 @@ _INFERENCE = {
     _EMBEDDINGS: "embedding",
     "/v2/embed": "embedding",
     "/pooling": "embedding",
+    _TRANSCRIPTIONS: "llm",
     "/tokenize": "any",
     "/detokenize": "any",
 }
@@ -127,6 +129,14 @@ class Request:
             "headers": self.headers,
             "body": base64.b64encode(self.body).decode(),
         }
+
+
+def asked_for(request: Request) -> dict[str, object]:
+    """The body; of a form only whether it asks for a stream. ValueError: it is not JSON."""
+    if request.header("content-type").startswith("multipart/form-data"):
+        return {"stream": b'name="stream"\r\n\r\ntrue\r\n' in request.body}
+    body: dict[str, object] = json.loads(request.body)
+    return body
 
 
 class Reset(Exception):
@@ -287,13 +297,13 @@ class Backend:
         if request.method != "POST":
             return failure(404, "File Not Found", "not_found_error")
         try:
-            json.loads(request.body)
+            asked_for(request)
         except ValueError as exc:
             return failure(400, f"not JSON: {exc}", "invalid_request_error")
         return None
 
     async def _work(self, connection: Connection, request: Request, path: str) -> None:
-        body = json.loads(request.body)
+        body = asked_for(request)
         if self._args.probe_well and body.get("max_tokens") == 1:
             answer = self._answer_body(path, "ok", streamed=False)
             await self._send(connection, whole(200, answer))
@@ -347,6 +357,8 @@ class Backend:
         if path == _EMBEDDINGS:
             data = [{"object": "embedding", "index": 0, "embedding": [0.5, -0.25, 0.125]}]
             return {**common, "object": "list", "data": data, "usage": usage}
+        if path == _TRANSCRIPTIONS:
+            return {"text": text}
         if path == _COMPLETIONS:
             choice = {"index": 0, "text": text, "finish_reason": None if streamed else "stop"}
             return {**common, "object": "text_completion", "choices": [choice], "usage": usage}

@@ -23,6 +23,7 @@ from reconciler.proxy.intake import Intake
 from reconciler.proxy.management import Management
 from reconciler.proxy.metrics_page import AgentMetrics, BackendMetrics
 from reconciler.proxy.peeking import Peeking
+from reconciler.proxy.spool import Spool
 from reconciler.proxy.streams import Streams
 from reconciler.proxy.target import TargetServer
 from reconciler.proxy.turns import Turns
@@ -31,6 +32,10 @@ _BODY_BYTES = 64 << 20
 """A dozen large images; more is 413."""
 _TOGETHER_BYTES = 512 << 20
 """Of all bodies at one time; more is 503. What a node can spare beside its engines."""
+_FORM_BYTES = 512 << 20
+"""Some hours of speech."""
+_FORMS_BYTES = 4 << 30
+"""Of all forms at one time, on disk; more is 503."""
 _QUEUE_LENGTH = 100
 """Who may wait for a model with `max_in_flight`; more is 429. It bounds what their bodies hold."""
 _WAIT_SECONDS = 30.0
@@ -48,6 +53,8 @@ def create_app(
     management: Management,
     body_bytes: int = _BODY_BYTES,
     together_bytes: int = _TOGETHER_BYTES,
+    form_bytes: int = _FORM_BYTES,
+    forms_bytes: int = _FORMS_BYTES,
     queue_length: int = _QUEUE_LENGTH,
     wait_seconds: float = _WAIT_SECONDS,
     heartbeat_seconds: float = _HEARTBEAT_SECONDS,
@@ -63,6 +70,7 @@ def create_app(
         traffic=traffic,
         upstream=upstream,
         intake=Intake(body_bytes=body_bytes, together_bytes=together_bytes),
+        spool=Spool(form_bytes=form_bytes, together_bytes=forms_bytes, threads=peeking),
         peeking=peeking,
         turns=turns,
         heartbeat_seconds=heartbeat_seconds,

@@ -51,11 +51,7 @@ _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _SURROGATES = tuple(rb"\u%c%c" % (d, second) for d in b"dD" for second in b"89abcdefABCDEF")
 
 
-def _never() -> bool:
-    return False
-
-
-def peek(body: bytes, *, abandoned: Callable[[], bool] = _never) -> Peek | Problem:
+def peek(body: bytes, *, abandoned: Callable[[], bool] = lambda: False) -> Peek | Problem:
     """Read the body, or say what is wrong with it.
 
     Raises Abandoned soon after `abandoned()`, asked in this thread, has become true.

@@ -11,15 +11,20 @@ from reconciler.proxy.error_shape import ErrorShape
 _LLM = (ModelType.LLM,)
 _EMBEDDING = (ModelType.EMBEDDING,)
 _RERANK = (ModelType.RERANK,)
+_HEARS = (ModelType.TRANSCRIPTION, ModelType.LLM)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnginePath:
-    """`path` as engines have it. `types` of models that have it. `streams`: it may, when asked."""
+    """`path` as engines have it. `types` of models that have it. `streams`: it may, when asked.
+
+    `form`: it takes a multipart form, not JSON.
+    """
 
     path: str
     types: tuple[ModelType, ...]
     streams: bool = False
+    form: bool = False
     errors: ErrorShape = ErrorShape.OPENAI
 
 
@@ -38,11 +43,13 @@ ENGINE_PATHS = (
     EnginePath(path="/v1/score", types=_RERANK),
     EnginePath(path="/score", types=_RERANK),
     EnginePath(path="/classify", types=_RERANK),
+    EnginePath(path="/v1/audio/transcriptions", types=_HEARS, streams=True, form=True),
+    EnginePath(path="/v1/audio/translations", types=_HEARS, streams=True, form=True),
     EnginePath(path="/tokenize", types=tuple(ModelType)),
     EnginePath(path="/detokenize", types=tuple(ModelType)),
 )
 
-NOT_OFFERED_YET = ("moderations", "audio/{rest:path}")
+NOT_OFFERED_YET = ("moderations", "audio/speech")
 """Not passed on yet, below /v1 and without it."""
 
 KEPT_BY_ENGINES = "/v1/responses/{rest:path}"

@@ -76,6 +76,19 @@ def duplicate_model() -> Problem:
     return Problem(status=400, code="duplicate_model", message=message, param="model")
 
 
+def bad_form(cause: str) -> Problem:
+    return Problem(status=400, code="invalid_form", message=f"cannot read the form: {cause}")
+
+
+def no_room_on_disk(cause: str) -> Problem:
+    return Problem(
+        status=503,
+        code="no_room_on_disk",
+        message=f"cannot take the form in: {cause}",
+        headers=_retry_after(_LATER_SECONDS),
+    )
+
+
 def too_many_keys(most: int) -> Problem:
     message = f'cannot route the request: the body has more than {most} keys "model", at any depth'
     return Problem(status=400, code="too_many_keys", message=message, param="model")

@@ -1,6 +1,7 @@
 """Sending a request to a backend."""
 
 import io
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from types import SimpleNamespace
 
@@ -30,13 +31,21 @@ class BackendLost(Transient):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Pieces:
+    """A body that is not in memory; `pieces` may be called again, for another try."""
+
+    size_bytes: int
+    pieces: Callable[[], AsyncIterator[bytes]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
     """One request as the backend is to see it. `target`: path and query, as on the wire."""
 
     endpoint: Endpoint
     target: str
     headers: list[tuple[str, str]]
-    body: bytes
+    body: bytes | Pieces
 
 
 @dataclass(slots=True)
@@ -82,10 +91,13 @@ class Upstream:
 async def _request(
     session: aiohttp.ClientSession, call: Call, attempt: Attempt
 ) -> aiohttp.ClientResponse:
+    sent, body = call.headers, call.body
+    if isinstance(body, Pieces):
+        sent = [*sent, ("content-length", str(body.size_bytes))]
     response = await session.post(
         URL(f"http://{_address(call)}{call.target}", encoded=True),
-        headers=call.headers,
-        data=io.BytesIO(call.body) if len(call.body) > _LARGE_BYTES else call.body,
+        headers=sent,
+        data=_as_data(body),
         allow_redirects=False,
         trace_request_ctx=attempt,
     )
@@ -93,6 +105,12 @@ async def _request(
         response.close()
         raise BackendLost(f"cannot pass on the answer of {_address(call)}: {response.status}")
     return response
+
+
+def _as_data(body: bytes | Pieces) -> bytes | io.BytesIO | AsyncIterator[bytes]:
+    if isinstance(body, Pieces):
+        return body.pieces()
+    return io.BytesIO(body) if len(body) > _LARGE_BYTES else body
 
 
 def _address(call: Call) -> str:

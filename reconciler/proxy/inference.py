@@ -7,14 +7,13 @@ import structlog
 from starlette.types import Receive, Scope, Send
 
 from reconciler.metrics import CLIENT_LEFT, Metrics, RequestWatch, UpstreamFault
-from reconciler.proxy import body as request_body
 from reconciler.proxy import error_shape, errors, forward, headers, relay, reply, route_table
 from reconciler.proxy.board import Routes
 from reconciler.proxy.body import Peek
 from reconciler.proxy.client import ClientLeft, WhileClientStays
 from reconciler.proxy.engine_paths import EnginePath
 from reconciler.proxy.errors import Problem
-from reconciler.proxy.forward import Attempt, Call, Upstream
+from reconciler.proxy.forward import Attempt, Call, Pieces, Upstream
 from reconciler.proxy.heartbeat import Heartbeat
 from reconciler.proxy.inflight import Traffic
 from reconciler.proxy.intake import Body, Intake
@@ -22,6 +21,7 @@ from reconciler.proxy.peeking import Peeking
 from reconciler.proxy.query import take_parameter
 from reconciler.proxy.relay import BackendLostMidway, Client
 from reconciler.proxy.route_table import Choice
+from reconciler.proxy.spool import Form, Spool
 from reconciler.proxy.turns import QueueFull, Turns, WaitedTooLong
 
 log = structlog.get_logger()
@@ -36,6 +36,7 @@ class Gateway:
     traffic: Traffic
     upstream: Upstream
     intake: Intake
+    spool: Spool
     peeking: Peeking
     turns: Turns
     heartbeat_seconds: float
@@ -89,15 +90,16 @@ class _Request:
         encoding = headers.first(given, b"content-encoding")
         if encoding is not None and encoding.strip().lower() not in (b"", b"identity"):
             return errors.compressed_body(encoding.decode("latin-1"))
-        with self._gateway.intake.body() as body:
+        gateway = self._gateway
+        with gateway.spool.form() if self._path.form else gateway.intake.body() as body:
             problem = await body.read(receive, given)
             if problem is not None:
                 return problem
             async with WhileClientStays(receive):
-                peek = await self._gateway.peeking.peek(body)
+                peek = await gateway.peeking.peek(body)
                 return peek if isinstance(peek, Problem) else await self._wait(body, peek)
 
-    async def _wait(self, body: Body, peek: Peek) -> Problem | None:
+    async def _wait(self, body: Body | Form, peek: Peek) -> Problem | None:
         """For a turn at the model that is meant."""
         query, in_query = take_parameter(self._scope["query_string"], "model")
         named = peek.model if peek.model is not None else in_query
@@ -123,12 +125,12 @@ class _Request:
         return route_table.choose(self._gateway.routes.current(), named, self._path.types)
 
     async def _forward(
-        self, choice: Choice, body: Body, peek: Peek, query: bytes
+        self, choice: Choice, body: Body | Form, peek: Peek, query: bytes
     ) -> Problem | None:
         name, attempt = choice.model.name, Attempt()
         may_stream = peek.stream and self._path.streams
         if choice.renamed and peek.span is not None:
-            body.content = request_body.rename(body.content, peek.span, name)
+            body.rename(peek.span, name)
         served_by = self._gateway.served_by(name)
         self._watch.at_model(self._gateway.metrics.of_model(name))
         heartbeat = Heartbeat(
@@ -146,7 +148,7 @@ class _Request:
             on_first_byte=self._watch.first_byte,
         )
         async with heartbeat:
-            call = self._call(choice, body.content, query)
+            call = self._call(choice, body.outgoing(), query)
             response = await self._reach(name, call, attempt)
             del call
             body.drop()  # an answer may take an hour
@@ -184,7 +186,7 @@ class _Request:
         finally:
             response.close()
 
-    def _call(self, choice: Choice, body: bytes, query: bytes) -> Call:
+    def _call(self, choice: Choice, body: bytes | Pieces, query: bytes) -> Call:
         target = self._path.path
         return Call(
             endpoint=choice.endpoint,

@@ -1,12 +1,13 @@
 """Bodies of requests in memory: each has a limit, and so have all of them together."""
 
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from starlette.types import Receive
 
 from reconciler.proxy import errors
+from reconciler.proxy.body import Peek, peek, rename
 from reconciler.proxy.client import ClientLeft
 from reconciler.proxy.errors import Header, Problem
 from reconciler.proxy.headers import first
@@ -73,6 +74,19 @@ class Body:
                 return errors.bodies_too_large(self._intake.together_bytes)
         self.content = buffer.getvalue()
         return None
+
+    @property
+    def size(self) -> int:
+        return len(self.content)
+
+    def look(self, abandoned: Callable[[], bool]) -> Peek | Problem:
+        return peek(self.content, abandoned=abandoned)
+
+    def rename(self, span: tuple[int, int], name: str) -> None:
+        self.content = rename(self.content, span, name)
+
+    def outgoing(self) -> bytes:
+        return self.content
 
     def drop(self) -> None:
         """Nobody needs the content any more."""

@@ -5,15 +5,26 @@ Not in asyncio's default pool: the loop and the starting and stopping of backend
 
 import asyncio
 import threading
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol, TypeVar
 
-from reconciler.proxy.body import Peek, peek
+from reconciler.proxy.body import Peek
 from reconciler.proxy.errors import Problem
-from reconciler.proxy.intake import Body
 
 _THREAD_FROM_BYTES = 256 * 1024
 """Smaller bodies are read at once: some 0.5 ms, and 10 ms in the worst case."""
 _THREADS = 2
+
+T = TypeVar("T")
+
+
+class Readable(Protocol):
+    @property
+    def size(self) -> int: ...
+
+    def look(self, abandoned: Callable[[], bool]) -> Peek | Problem:
+        """What it says of its routing. May raise Abandoned soon after `abandoned()`."""
 
 
 class Peeking:
@@ -25,15 +36,15 @@ class Peeking:
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def peek(self, body: Body) -> Peek | Problem:
+    def run(self, job: Callable[[], T]) -> Awaitable[T]:
+        return asyncio.get_running_loop().run_in_executor(self._threads, job)
+
+    async def peek(self, body: Readable) -> Peek | Problem:
         """Cancelled, it lets go of the body at once, or after the step that a thread is in."""
-        if len(body.content) < _THREAD_FROM_BYTES:
-            return peek(body.content)
+        if body.size < _THREAD_FROM_BYTES:
+            return body.look(lambda: False)
         left = threading.Event()
-        loop = asyncio.get_running_loop()
         try:
-            return await loop.run_in_executor(
-                self._threads, lambda: peek(body.content, abandoned=left.is_set)
-            )
+            return await self.run(lambda: body.look(left.is_set))
         finally:
             left.set()

@@ -57,6 +57,14 @@ def test_embeddings(client: openai.OpenAI) -> None:
     assert answer.data[0].embedding == [0.5, -0.25, 0.125]
 
 
+@pytest.mark.parametrize("size", [1_000, 1_000_000])
+def test_a_file_in_a_form(client: openai.OpenAI, size: int) -> None:
+    answer = client.audio.transcriptions.create(
+        model="gpt-4o-mini", file=("a.wav", b"\0" * size), language="en"
+    )
+    assert answer.text == "token0 token1 token2 "
+
+
 def test_models_are_listed_by_name_and_alias(client: openai.OpenAI) -> None:
     """Scenario 51: llama-swap#1138, #399."""
     names = [each.id for each in client.models.list()]
