@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 DEMO   := $(VENV)/.installed-demo
 DEV    := $(VENV)/.installed-dev
 
-.PHONY: demo run test check bench schema clean help
+.PHONY: demo run test soak check bench schema clean help
 .DELETE_ON_ERROR:
 
 demo: $(DEMO)  ## one node, a real small model; DEMO_ARGS=--once ends after the answers
@@ -16,6 +16,9 @@ run: $(DEMO)  ## the agent: make run RUN_ARGS="--manifest manifests --hub ./hub"
 
 test: $(DEV)  ## every test: a real llama.cpp, a real S3 server, real processes
 	$(BIN)/python -m pytest $(TEST_ARGS)
+
+soak: $(DEV)  ## 50 parallel streams for a minute
+	XGEN_SOAK_SECONDS=60 $(BIN)/python -m pytest tests/e2e/test_clients.py -k many_streams
 
 check: $(DEV)  ## format, lint, types, layers
 	$(BIN)/ruff format --check .
