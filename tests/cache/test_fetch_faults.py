@@ -50,11 +50,12 @@ def test_an_object_that_changes_in_mid_download_is_never_published(
     tmp_path: Path, hub: tuple[Path, Store]
 ) -> None:
     folder, store = hub
-    path = put(folder, "gguf/org_name/x.gguf", BIG * 4)
+    # More than the sockets hold: else all of the old object may be on its way already.
+    path = put(folder, "gguf/org_name/x.gguf", BIG * 16)
     cache = opened(tmp_path, store)
 
     def push(done: int, _total: int) -> None:
-        if done and path.stat().st_size == len(BIG) * 4:
+        if done and path.stat().st_size == len(BIG) * 16:
             put(folder, "gguf/org_name/x.gguf", BIG * 3)
 
     with pytest.raises(XgenError):
