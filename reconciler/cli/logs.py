@@ -1,8 +1,7 @@
 """`xgen-model logs`: what a model's backends printed, from the agent or from its data folder."""
 
 import asyncio
-import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import quote, unquote
@@ -15,12 +14,15 @@ from reconciler.apply.records import Records
 from reconciler.cli.client import Agent, known_agent
 from reconciler.cli.completion import complete_model
 from reconciler.cli.options import DataDir, ServerOption, data_dir
-from reconciler.cli.output import remark
+from reconciler.cli.output import Output, OutputOption, print_json_line, remark
 from reconciler.errors import Rejected, XgenError
 from reconciler.plan.ids import ModelName
 
 _MOST_LINES = 10_000
 _PAUSE_SECONDS = 0.25
+
+Say = Callable[[str], None]
+"""Prints one line of the log."""
 
 
 def logs(
@@ -41,12 +43,14 @@ def logs(
     ] = 200,
     server: ServerOption = None,
     data: DataDir = None,
+    output: OutputOption = Output.TEXT,
 ) -> None:
     """Print what a model's backends printed: this run's, and those before it.
 
     Without an agent, or for a model that it has no more, the data folder's own file is read, and
-    stderr says so.
+    stderr says so. --output json prints an object a line.
     """
+    say = _as_json(model) if output is Output.JSON else _as_text
     folder = data_dir(data)
     agent = known_agent(server, folder)
     file = log_path(folder / "logs", ModelName(model))
@@ -54,7 +58,7 @@ def logs(
     if agent is not None:
         try:
             for line in _from_agent(agent, model, lines, follow=follow):
-                print(line, flush=follow)
+                say(line)
                 printed += 1
             return
         except XgenError as exc:
@@ -65,7 +69,8 @@ def logs(
         remark(f"no agent is known; reading {file}")
     else:
         raise _nothing_known(model, folder)
-    asyncio.run(_from_file(folder, ModelName(model), 0 if printed else lines, follow=follow))
+    reader: LogReader = Logs(folder / "logs", lambda: _keys(folder)).open(ModelName(model))
+    asyncio.run(_from_file(reader, 0 if printed else lines, say, follow=follow))
 
 
 def _from_agent(agent: Agent, model: str, lines: int, *, follow: bool) -> Iterator[str]:
@@ -78,18 +83,24 @@ def _from_agent(agent: Agent, model: str, lines: int, *, follow: bool) -> Iterat
         remark("the log ends here: the agent ends, or has the model no more")
 
 
-async def _from_file(folder: Path, model: ModelName, lines: int, *, follow: bool) -> None:
-    reader: LogReader = Logs(folder / "logs", lambda: _keys(folder)).open(model)
-    _write(await reader.last(lines))
+async def _from_file(reader: LogReader, lines: int, say: Say, *, follow: bool) -> None:
+    _say_all(await reader.last(lines), say)
     while follow:
-        _write(await reader.more())
+        _say_all(await reader.more(), say)
         await asyncio.sleep(_PAUSE_SECONDS)
 
 
-def _write(text: bytes) -> None:
-    if text:
-        sys.stdout.write(text.decode())
-        sys.stdout.flush()
+def _say_all(text: bytes, say: Say) -> None:
+    for line in text.decode().splitlines():
+        say(line)
+
+
+def _as_text(line: str) -> None:
+    print(line, flush=True)
+
+
+def _as_json(model: str) -> Say:
+    return lambda line: print_json_line({"model": model, "line": line})
 
 
 def _keys(folder: Path) -> Iterable[str]:
