@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from reconciler.hub.s3 import S3Settings, S3Store
+from reconciler.hub.s3 import S3Store
+from reconciler.hub.s3_connection import S3Settings
 
 ACCESS_KEY = "test-access-key"
 SECRET_KEY = "test-secret-key"

@@ -5,19 +5,13 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 
-import certifi
-import urllib3
-from minio import Minio
 from urllib3.exceptions import HTTPError
 from urllib3.response import BaseHTTPResponse
-from urllib3.util import Retry, Timeout, make_headers, parse_url
 
-from reconciler.errors import Rejected, Transient, XgenError
-from reconciler.hub.endpoint import Endpoint, parse_endpoint
+from reconciler.errors import Transient, XgenError
 from reconciler.hub.objects import HubObject, ObjectRef, checked_prefix
-from reconciler.hub.proxies import Proxies
+from reconciler.hub.s3_connection import S3Settings, connect
 from reconciler.hub.s3_errors import S3_FAILURES, explained
 
 _CHUNK_BYTES = 256 * 1024
@@ -25,29 +19,7 @@ _FETCHES = 3
 _BARREN_TRIES = 3
 _DAMAGED_RETRY_SECONDS = 3600.0
 """Only a push cures it, and each try fetches it three times."""
-_MAX_CONNECTIONS = 16
 _MD5 = re.compile(r"[0-9a-f]{32}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class S3Settings:
-    """How to reach a bucket. Without keys, requests are anonymous.
-
-    `endpoint`: as written by the operator. `base`: a folder in the bucket that holds the prefixes.
-    `ca_file`: certificates to trust instead of the public ones.
-    """
-
-    endpoint: str
-    bucket: str
-    base: str = ""
-    access_key: str | None = field(default=None, repr=False)
-    secret_key: str | None = field(default=None, repr=False)
-    session_token: str | None = field(default=None, repr=False)
-    region: str = "us-east-1"
-    ca_file: str | None = None
-    proxies: Proxies = field(default_factory=Proxies)
-    connect_timeout_seconds: float = 10.0
-    read_timeout_seconds: float = 60.0
 
 
 class S3Store:
@@ -57,29 +29,12 @@ class S3Store:
     """
 
     def __init__(self, settings: S3Settings) -> None:
-        endpoint = parse_endpoint(settings.endpoint)
-        base = f"/{settings.base}" if settings.base else ""
-        self.location = f"s3://{settings.bucket}{base} at {endpoint.url}"
+        connection = connect(settings)
+        self.location = connection.location
         self._bucket = settings.bucket
         self._base = f"{settings.base}/" if settings.base else ""
-        if bool(settings.access_key) != bool(settings.secret_key):
-            raise Rejected(
-                f"cannot use {self.location}: MINIO_ACCESS_KEY and MINIO_SECRET_KEY belong together"
-            )
-        self._pool = _pool(settings, endpoint)
-        try:
-            self._client = Minio(
-                endpoint=endpoint.netloc,
-                access_key=settings.access_key,
-                secret_key=settings.secret_key,
-                session_token=settings.session_token,
-                secure=endpoint.secure,
-                region=settings.region,  # else the client asks for it, which needs a permission
-                http_client=self._pool,
-            )
-        except ValueError as exc:
-            raise Rejected(f"cannot use {self.location}: {exc}") from exc
-        self._client.disable_virtual_style_endpoint()  # type: ignore[no-untyped-call]  # theirs
+        self._client = connection.client
+        self._pool = connection.pool
 
     def close(self) -> None:
         self._pool.clear()
@@ -226,30 +181,3 @@ def _write(fd: int, chunk: bytes, offset: int) -> None:
         written = os.pwrite(fd, view, offset)
         view = view[written:]
         offset += written
-
-
-def _pool(settings: S3Settings, endpoint: Endpoint) -> urllib3.PoolManager:
-    timeout = Timeout(connect=settings.connect_timeout_seconds, read=settings.read_timeout_seconds)
-    retries = Retry(
-        total=3,
-        connect=1,  # a host that swallows packets costs two timeouts, not four
-        backoff_factor=0.2,
-        status_forcelist=[500, 502, 503, 504],
-        raise_on_status=False,  # the last answer says more than "too many 503"
-        respect_retry_after_header=False,  # it may ask for hours; our own planner waits instead
-    )
-    ca_file = settings.ca_file or certifi.where()
-    proxy = settings.proxies.url_for(endpoint)
-    if proxy is None:
-        return urllib3.PoolManager(
-            timeout=timeout, retries=retries, maxsize=_MAX_CONNECTIONS, ca_certs=ca_file
-        )
-    auth = parse_url(proxy).auth
-    return urllib3.ProxyManager(
-        proxy,
-        proxy_headers=make_headers(proxy_basic_auth=auth) if auth else None,
-        timeout=timeout,
-        retries=retries,
-        maxsize=_MAX_CONNECTIONS,
-        ca_certs=ca_file,
-    )

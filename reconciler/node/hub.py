@@ -6,7 +6,8 @@ from reconciler.errors import Rejected
 from reconciler.hub.directory import DirectoryStore
 from reconciler.hub.endpoint import bucket_and_base
 from reconciler.hub.proxies import Proxies
-from reconciler.hub.s3 import S3Settings, S3Store
+from reconciler.hub.s3 import S3Store
+from reconciler.hub.s3_connection import S3Settings
 from reconciler.settings import HubSettings
 
 _SCHEME = "s3://"
