@@ -227,15 +227,7 @@ class Connection(asyncio.Protocol):
         if newest is not None and not newest.body_complete:
             newest.refuse(problem)
         elif newest is None or not newest.last:
-            head = Head(
-                method="GET",
-                path=b"",
-                query=b"",
-                version="1.1",
-                headers=self._reader.headers,
-                last=True,
-                expects_continue=False,
-            )
+            head = self._reader.refused_head()
             self._queue(self._scope(head), last=True, expects_continue=False)
             self._exchanges[-1].refuse(problem)
         self._deaf = True

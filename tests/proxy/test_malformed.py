@@ -8,17 +8,18 @@ from tests.proxy.agent import CHAT, running_agent
 from tests.proxy.stand_in import StartStandIn
 from tests.proxy.wire import HEALTH, read_answer
 
-_CHUNKED = f"POST {CHAT} HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
+_CHUNKED = f"POST {CHAT} HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
+_UPGRADE = b"Connection: upgrade\r\nUpgrade: h2c\r\n\r\n"
 _NONSENSE = {
     "tls": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
     "method": b"HELO me\r\n\r\n",
     "version": b"GET / HTTP/7.3\r\n\r\n",
     "header": b"GET / HTTP/1.1\r\nno colon\r\n\r\n",
-    "target": b"GET a:b HTTP/1.1\r\n\r\n",
-    "target of an offer": b"GET a:b HTTP/1.1\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n",
+    "target": b"GET a:b HTTP/1.1\r\nHost: a\r\n\r\n",
+    "target of an offer": b"GET a:b HTTP/1.1\r\nHost: a\r\n" + _UPGRADE,
     "http2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-    "two lengths": b"POST / HTTP/1.1\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n",
-    "length": b"POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+    "two lengths": _CHUNKED[:-2] + b"Content-Length: 3\r\n\r\n",
+    "length": b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n",
     "proxying": b"CONNECT a:80 HTTP/1.1\r\n\r\n",
     "chunk": _CHUNKED + b"zz\r\n",
     "later chunk": _CHUNKED + b"2\r\n{}\r\nzz\r\n",
@@ -58,7 +59,7 @@ async def test_the_id_of_a_request_that_is_refused_is_kept() -> None:
 
 @pytest.mark.parametrize("pieces", [1, 20])
 async def test_a_head_that_is_too_large_is_431(pieces: int) -> None:
-    head = b"GET /healthz HTTP/1.1\r\nX-Long: " + b"x" * 70_000 + b"\r\n\r\n"
+    head = b"GET /healthz HTTP/1.1\r\nHost: a\r\nX-Long: " + b"x" * 70_000 + b"\r\n\r\n"
     size = -(-len(head) // pieces)
     async with running_agent() as agent:
         reader, writer = await agent.connect()
@@ -73,7 +74,7 @@ async def test_a_head_that_is_too_large_is_431(pieces: int) -> None:
 async def test_a_head_may_have_almost_64_kib() -> None:
     async with running_agent() as agent:
         reader, writer = await agent.connect()
-        writer.write(b"GET /healthz HTTP/1.1\r\nX-Long: " + b"x" * 65_000 + b"\r\n\r\n")
+        writer.write(b"GET /healthz HTTP/1.1\r\nHost: a\r\nX-Long: " + b"x" * 65_000 + b"\r\n\r\n")
         assert (await read_answer(reader)).status == 200
 
 
@@ -180,7 +181,5 @@ async def test_an_offer_without_a_body_is_passed_over() -> None:
     async with running_agent() as agent:
         reader, writer = await agent.connect()
         for _ in range(2):
-            writer.write(
-                b"GET /healthz HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
-            )
+            writer.write(HEALTH[:-2] + b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
             assert (await read_answer(reader)).json == {"status": "ok"}

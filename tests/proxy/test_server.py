@@ -7,6 +7,7 @@ import pytest
 
 from tests.proxy.agent import running_agent
 from tests.proxy.stand_in import StartStandIn
+from tests.proxy.wire import chat
 
 
 async def test_installs_no_signal_handlers() -> None:
@@ -46,7 +47,7 @@ async def _write_for_ever(writer: asyncio.StreamWriter) -> None:
 async def test_an_endless_head_is_cut_off() -> None:
     async with running_agent(linger_seconds=0.1) as agent:
         _, writer = await agent.connect()
-        writer.write(b"GET /healthz HTTP/1.1\r\nX-Long: ")
+        writer.write(b"GET /healthz HTTP/1.1\r\nHost: a\r\nX-Long: ")
         with pytest.raises(ConnectionError):
             await _write_for_ever(writer)
 
@@ -55,13 +56,15 @@ async def test_many_requests_on_one_connection_are_not_taken_for_an_endless_head
     async with running_agent() as agent:
         reader, writer = await agent.connect()
         for _ in range(20):
-            writer.write(b"GET /healthz HTTP/1.1\r\nX-Long: " + b"x" * 8192 + b"\r\n\r\n")
+            writer.write(
+                b"GET /healthz HTTP/1.1\r\nHost: a\r\nX-Long: " + b"x" * 8192 + b"\r\n\r\n"
+            )
             await reader.readuntil(b'{"status":"ok"}')
 
 
 @pytest.mark.parametrize(
     "begun",
-    [b"", b"GET / HTTP/1.1\r\n", b"POST /v1/completions HTTP/1.1\r\nContent-Length: 9\r\n\r\n{"],
+    [b"", b"GET / HTTP/1.1\r\n", chat(b"{", length=9)],
 )
 async def test_a_request_that_stops_arriving_is_given_up(begun: bytes) -> None:
     async with running_agent(arrival_seconds=0.1) as agent:
@@ -95,7 +98,8 @@ async def test_only_the_head_of_a_request_can_offer_anything() -> None:
     async with running_agent() as agent:
         reader, writer = await agent.connect()
         head = (
-            b"POST /v1/completions HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n"
+            b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n"
+            b"Content-Length: %d\r\n\r\n"
         )
         writer.write(head % len(body))
         await reader.readuntil(b"100 Continue\r\n\r\n")
@@ -106,9 +110,9 @@ async def test_only_the_head_of_a_request_can_offer_anything() -> None:
 async def test_a_second_request_that_stops_arriving_is_given_up_too() -> None:
     async with running_agent(arrival_seconds=0.1) as agent:
         reader, writer = await agent.connect()
-        writer.write(b"GET /healthz HTTP/1.1\r\n\r\n")
+        writer.write(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
         await reader.readuntil(b'{"status":"ok"}')
-        writer.write(b"GET /healthz HTTP/1.1\r\n")
+        writer.write(b"GET /healthz HTTP/1.1\r\nHost: a\r\n")
         assert await reader.read() == b""
 
 

@@ -43,7 +43,7 @@ async def test_an_empty_line_is_no_request() -> None:
 async def test_a_head_has_one_time_limit_for_all_its_pieces() -> None:
     async with running_agent(arrival_seconds=0.3) as agent:
         _, writer = await agent.connect()
-        writer.write(b"GET /healthz HTTP/1.1\r\nX-Long: ")
+        writer.write(b"GET /healthz HTTP/1.1\r\nHost: a\r\nX-Long: ")
         await wire.until_gone(writer)
 
 
