@@ -5,6 +5,7 @@ before they can generate (production-stack#619) and after they have died (vllm#1
 """
 
 import asyncio
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -171,10 +172,18 @@ def _answers(kind: ModelType, answer: object) -> bool:
             first = data[0] if isinstance(data, list) and data else None
             return isinstance(first, dict) and _filled(first.get("embedding"))
         case ModelType.RERANK:
-            return _filled(answer.get("results"))
+            results = answer.get("results")
+            scored = isinstance(results, list) and all(_is_score(result) for result in results)
+            return scored and _filled(results)
         case ModelType.TRANSCRIPTION:
             return isinstance(answer.get("text"), str)
 
 
 def _filled(value: object) -> bool:
     return isinstance(value, list) and len(value) > 0
+
+
+def _is_score(result: object) -> bool:
+    """JSON knows no NaN: llama.cpp writes null for it."""
+    score = result.get("relevance_score") if isinstance(result, dict) else None
+    return isinstance(score, int | float) and math.isfinite(score)
