@@ -118,22 +118,22 @@ class _Only:
             await reply.send_options(send, self._allowed)
         else:
             problem = errors.wrong_method(method, scope["path"], self._allowed)
-            await reply.send_problem(send, problem)
+            await reply.send_problem(scope, send, problem)
 
 
 class _NotOffered:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await reply.send_problem(send, errors.not_offered(scope["path"]))
+        await reply.send_problem(scope, send, errors.not_offered(scope["path"]))
 
 
 class _NotKept:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await reply.send_problem(send, errors.not_kept(scope["path"]))
+        await reply.send_problem(scope, send, errors.not_kept(scope["path"]))
 
 
 async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
     if scope["type"] == "http":
-        await reply.send_problem(send, errors.unknown_path(scope["path"]))
+        await reply.send_problem(scope, send, errors.unknown_path(scope["path"]))
 
 
 def _inference(gateway: Gateway) -> list[BaseRoute]:

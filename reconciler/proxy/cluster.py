@@ -54,6 +54,6 @@ class Model:
         entry = view.model_entry(table.status, name, self._only)
         if entry is None:
             known = view.model_names(table.status, self._only)
-            await reply.send_problem(send, errors.unknown_model(name, known))
+            await reply.send_problem(scope, send, errors.unknown_model(name, known))
         else:
             await reply.send_json(send, entry)

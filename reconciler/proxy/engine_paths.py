@@ -6,6 +6,7 @@ An engine that has not the path of its model answers 404 itself.
 from dataclasses import dataclass
 
 from reconciler.plan.desired import ModelType
+from reconciler.proxy import error_shape
 from reconciler.proxy.error_shape import ErrorShape
 
 _LLM = (ModelType.LLM,)
@@ -25,7 +26,10 @@ class EnginePath:
     types: tuple[ModelType, ...]
     streams: bool = False
     form: bool = False
-    errors: ErrorShape = ErrorShape.OPENAI
+
+    @property
+    def errors(self) -> ErrorShape:
+        return error_shape.of_path(self.path)
 
 
 ENGINE_PATHS = (
@@ -33,8 +37,8 @@ ENGINE_PATHS = (
     EnginePath(path="/v1/completions", types=_LLM, streams=True),
     EnginePath(path="/v1/embeddings", types=_EMBEDDING),
     EnginePath(path="/v1/responses", types=_LLM, streams=True),
-    EnginePath(path="/v1/messages", types=_LLM, streams=True, errors=ErrorShape.ANTHROPIC),
-    EnginePath(path="/v1/messages/count_tokens", types=_LLM, errors=ErrorShape.ANTHROPIC),
+    EnginePath(path="/v1/messages", types=_LLM, streams=True),
+    EnginePath(path="/v1/messages/count_tokens", types=_LLM),
     EnginePath(path="/v2/embed", types=_EMBEDDING),
     EnginePath(path="/pooling", types=(*_EMBEDDING, *_RERANK)),
     EnginePath(path="/v1/rerank", types=_RERANK),

@@ -3,6 +3,7 @@
 Anthropic's: https://platform.claude.com/docs/en/api/errors.
 """
 
+import re
 from collections.abc import Mapping
 from enum import StrEnum
 
@@ -21,10 +22,17 @@ _ANTHROPIC_TYPES: Mapping[int, str] = {
 }
 """Of our statuses; the rest are the request's fault."""
 
+_ANTHROPIC_PATH = re.compile(r"(?:/api/inference)?/v1/messages(?:/|\Z)")
+
 
 class ErrorShape(StrEnum):
     OPENAI = "openai"
     ANTHROPIC = "anthropic"
+
+
+def of_path(path: str) -> ErrorShape:
+    """For whoever asks for that path, of ours or of an engine, whether or not there is one."""
+    return ErrorShape.ANTHROPIC if _ANTHROPIC_PATH.match(path) else ErrorShape.OPENAI
 
 
 def whole(shape: ErrorShape, problem: Problem, request_id: bytes) -> bytes:

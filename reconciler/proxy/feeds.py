@@ -42,14 +42,14 @@ class Events:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         query = read_query(scope, _EventsQuery)
         if isinstance(query, Problem):
-            await reply.send_problem(send, query)
+            await reply.send_problem(scope, send, query)
             return
         last_id = headers.first(scope["headers"], b"last-event-id")
         given = last_id.decode("latin-1") if last_id is not None else query.since
         try:
             cursor = self._journal.cursor(given)
         except Rejected as exc:
-            await reply.send_problem(send, errors.bad_query(str(exc)))
+            await reply.send_problem(scope, send, errors.bad_query(str(exc)))
             return
         page = self._journal.after(cursor, model=query.model)
         if not query.follow:
@@ -64,7 +64,7 @@ class Events:
             heartbeat=b": ping\n\n",
         )
         if problem is not None:
-            await reply.send_problem(send, problem)
+            await reply.send_problem(scope, send, problem)
 
     def _as_json(self, page: Page, limit: int, *, newest: bool) -> object:
         shown = _limited(page.events, limit, newest=newest)
@@ -117,10 +117,10 @@ class ModelLogs:
         model = find(self._routes, scope["path_params"]["name"])
         query = read_query(scope, _LogsQuery)
         if isinstance(model, Problem):
-            await reply.send_problem(send, model)
+            await reply.send_problem(scope, send, model)
             return
         if isinstance(query, Problem):
-            await reply.send_problem(send, query)
+            await reply.send_problem(scope, send, query)
             return
         log = self._logs.open(model.name)
         text = await log.last(query.lines)
@@ -135,7 +135,7 @@ class ModelLogs:
             chunks=self._follow(log, text, model.name),
         )
         if refused is not None:
-            await reply.send_problem(send, refused)
+            await reply.send_problem(scope, send, refused)
 
     async def _follow(self, log: LogReader, text: bytes, name: str) -> AsyncGenerator[bytes, None]:
         """Until the model is gone from this node, and its log has been read to its end."""

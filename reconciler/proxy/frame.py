@@ -51,10 +51,10 @@ class Frame:
         except Exception:
             log.exception("request failed", path=scope["path"])
             if not started:
-                await reply.send_problem(send_framed, errors.internal(request_id.decode()))
+                await reply.send_problem(scope, send_framed, errors.internal(request_id.decode()))
         refused = scope["state"].get("refused")
         if refused is not None and not started:
-            await reply.send_problem(send_framed, refused)
+            await reply.send_problem(scope, send_framed, refused)
 
     def _frame(self, message: Message, request_id: bytes) -> None:
         added = [(b"x-request-id", request_id)]

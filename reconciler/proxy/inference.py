@@ -7,7 +7,7 @@ import structlog
 from starlette.types import Receive, Scope, Send
 
 from reconciler.metrics import CLIENT_LEFT, Metrics, RequestWatch, UpstreamFault
-from reconciler.proxy import error_shape, errors, forward, headers, relay, reply, route_table
+from reconciler.proxy import errors, forward, headers, relay, reply, route_table
 from reconciler.proxy.board import Routes
 from reconciler.proxy.body import Peek
 from reconciler.proxy.client import ClientLeft, WhileClientStays
@@ -60,12 +60,8 @@ class Inference:
             problem = await request.answer(receive)
             if problem is not None:
                 watch.code = problem.status
-                await reply.send_problem(
-                    send,
-                    problem,
-                    served_by=self._gateway.served_by(problem.model),
-                    body=error_shape.whole(self._path.errors, problem, request.id),
-                )
+                served_by = self._gateway.served_by(problem.model)
+                await reply.send_problem(scope, send, problem, served_by=served_by)
         except ClientLeft:
             watch.code = CLIENT_LEFT
         finally:

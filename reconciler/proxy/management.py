@@ -84,7 +84,7 @@ class Model:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         model = find(self._routes, scope["path_params"]["name"])
         if isinstance(model, Problem):
-            await reply.send_problem(send, model)
+            await reply.send_problem(scope, send, model)
         else:
             await reply.send_json(send, management_view.model(model, self._traffic.of_model))
 
@@ -119,7 +119,7 @@ class Reconcile:
         except ClientLeft:
             return
         if isinstance(answer, Problem):
-            await reply.send_problem(send, answer)
+            await reply.send_problem(scope, send, answer)
         else:
             await reply.send_json(send, answer)
 

@@ -1,8 +1,8 @@
 """Whole answers of our own: JSON bodies, text and problems."""
 
-from starlette.types import Send
+from starlette.types import Scope, Send
 
-from reconciler.proxy import errors, json_text
+from reconciler.proxy import error_shape, json_text
 from reconciler.proxy.errors import Header, Problem
 
 TEXT = b"text/plain; charset=utf-8"
@@ -17,13 +17,15 @@ async def send_json(send: Send, body: object, *, status: int = 200) -> None:
 
 
 async def send_problem(
-    send: Send, problem: Problem, *, served_by: bytes | None = None, body: bytes | None = None
+    scope: Scope, send: Send, problem: Problem, *, served_by: bytes | None = None
 ) -> None:
-    """`body`: for clients that expect another shape than OpenAI's."""
+    """In the shape that clients of the path know."""
+    shape = error_shape.of_path(scope["path"])
+    body = error_shape.whole(shape, problem, scope["state"]["request_id"])
     extra = (
         problem.headers if served_by is None else (*problem.headers, (b"x-served-by", served_by))
     )
-    await _send(send, problem.status, body or errors.as_json(problem), extra)
+    await _send(send, problem.status, body, extra)
 
 
 async def send_options(send: Send, allowed: str) -> None:

@@ -34,7 +34,7 @@ class TargetServer:
             return
         status = self._board.current()
         if target not in _names_of_self(status):
-            await reply.send_problem(send, errors.unknown_target(target, (status.node,)))
+            await reply.send_problem(scope, send, errors.unknown_target(target, (status.node,)))
             return
         kept = [(key, value) for key, value in scope["headers"] if key != _HEADER]
         await self._app({**scope, "headers": kept, "query_string": query}, receive, send)
