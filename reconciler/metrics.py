@@ -6,7 +6,7 @@ model of this node, never what a client sent; every other label has a few known 
 """
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from http import HTTPStatus
@@ -85,6 +85,18 @@ REQUESTS_WAITING = Shown(
     help="Requests that wait for a turn at the model (max_in_flight).",
     labels=("model",),
 )
+TOKENS = Shown(
+    name="xgen_tokens_total",
+    help="Tokens by the count of the model's engine: prompt those that it read, generated those "
+    "that it wrote.",
+    labels=("model", "kind"),
+    counter=True,
+)
+
+
+class TokenKind(StrEnum):
+    PROMPT = "prompt"
+    GENERATED = "generated"
 
 
 class TickResult(StrEnum):
@@ -131,6 +143,11 @@ class RequestSeries:
                 return
             child = self._codes[code] = self._counter.labels(*self._labels, code_label(code))
         child.inc()
+
+    def ended(self) -> float:
+        """How many requests were counted."""
+        found = (metric for child in self._codes.values() for metric in child.collect())
+        return sum(sample.value for metric in found for sample in metric.samples)
 
     def forget(self) -> None:
         self._gone = True
@@ -234,6 +251,7 @@ class Metrics:
         self._pulled = self._hub_bytes.labels("pull")
         self._unknown = RequestSeries(self._requests, ("", node), None, None)
         self._models: dict[str, RequestSeries] = {}
+        self._tokens: dict[str, dict[TokenKind, int]] = {}
 
     def watch_request(self) -> RequestWatch:
         """For a request of which no model is known yet."""
@@ -257,6 +275,20 @@ class Metrics:
             self._models.pop(gone).forget()
             self._first_bytes.remove(gone)
             self._durations.remove(gone)
+        self._tokens = {model: kinds for model, kinds in self._tokens.items() if model in models}
+
+    def requests_of(self, model: str) -> float:
+        """How many requests to the model have ended."""
+        series = self._models.get(model)
+        return series.ended() if series is not None else 0
+
+    def count_tokens(self, model: str, kind: TokenKind, tokens: int) -> None:
+        kinds = self._tokens.setdefault(model, {})
+        kinds[kind] = kinds.get(kind, 0) + tokens
+
+    def tokens_of(self, model: str) -> Mapping[TokenKind, int]:
+        """What was counted; nothing for a kind that its engine never told."""
+        return self._tokens.get(model, {})
 
     def count_upstream(self, fault: UpstreamFault) -> None:
         self._upstream_errors.labels(fault.value).inc()

@@ -1,19 +1,17 @@
 """A backend that misbehaves on demand: llama-server's HTTP face in one process, without a model.
 
-Run by path or as `python -m tests.stand_in_backend`; imports nothing but the standard library, so
-that it starts in a tenth of a second. `--port 0` asks the kernel; the port is in the first line:
-`listening on http://127.0.0.1:PORT`. Inference paths need the key of `LLAMA_API_KEY`, when it is
-set; /health and /debug never do.
+Run by path or as `python -m tests.stand_in_backend`; imports nothing but the standard library and
+its own HTTP, so that it starts in a tenth of a second. `--port 0` asks the kernel; the port is in
+the first line: `listening on http://127.0.0.1:PORT`. Inference paths need the key of
+`LLAMA_API_KEY`, when it is set; /health and /debug never do.
 
 /debug/state   running, seen, cancelled, served, connections, bytes_sent, children (JSON)
 /debug/last    the last inference request as it came: method, target, headers, body in base64
-/metrics       llamacpp:requests_processing and stand_in:requests_cancelled_total
+/metrics       llama.cpp's own names, and stand_in:requests_cancelled_total
 """
 
 import argparse
 import asyncio
-import base64
-import contextlib
 import json
 import os
 import signal
@@ -22,6 +20,12 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from pathlib import Path
+
+if not __package__:  # run by path
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+from tests.stand_in_http import Connection, Request, Reset, failure, head, whole
 
 _CHAT = "/v1/chat/completions"
 _COMPLETIONS = "/v1/completions"
@@ -52,7 +56,6 @@ _CHILDREN = {
     "titled": "exec env -i sleep 3600",
 }
 """In `sh`. `brief` ends at once, `titled` loses its environment as one with a rewritten title."""
-_REASONS = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found"}
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -89,6 +92,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
         help="answer at once what asks for one token, as an agent's probe does",
     )
     add("--hang", action="store_true", help="inference is never answered; /health still is")
+    add("--hang-metrics", action="store_true", help="/metrics never is")
     add("--first-byte-after", type=seconds, default=0.0, help="the prefill")
     add("--chunks", type=int, default=3)
     add("--chunk-interval", type=seconds, default=0.0)
@@ -112,92 +116,12 @@ class Counts:
     children: list[int] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class Request:
-    method: str
-    target: str
-    headers: list[tuple[str, str]]
-    body: bytes
-
-    def header(self, name: str) -> str:
-        return next((value for key, value in self.headers if key.lower() == name), "")
-
-    def describe(self) -> dict[str, object]:
-        return {
-            "method": self.method,
-            "target": self.target,
-            "headers": self.headers,
-            "body": base64.b64encode(self.body).decode(),
-        }
-
-
 def asked_for(request: Request) -> dict[str, object]:
     """The body; of a form only whether it asks for a stream. ValueError: it is not JSON."""
     if request.header("content-type").startswith("multipart/form-data"):
         return {"stream": b'name="stream"\r\n\r\ntrue\r\n' in request.body}
     body: dict[str, object] = json.loads(request.body)
     return body
-
-
-class Reset(Exception):
-    """Answer with a TCP reset."""
-
-
-class Connection:
-    """One client connection, one request after the other."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader = reader
-        self._writer = writer
-        self.requests = 0
-
-    async def read(self, idle_seconds: float | None) -> Request | None:
-        """The next request, or None when the client is done."""
-        with contextlib.suppress(asyncio.IncompleteReadError, TimeoutError):
-            async with asyncio.timeout(idle_seconds):
-                head = await self._reader.readuntil(b"\r\n\r\n")
-            first, *lines = head[:-4].decode("latin-1").split("\r\n")
-            method, target, _ = first.split(" ")
-            headers = [(k, v.strip()) for k, v in (line.split(":", 1) for line in lines)]
-            request = Request(method, target, headers, b"")
-            body = await self._reader.readexactly(int(request.header("content-length") or 0))
-            self.requests += 1
-            return Request(method, target, headers, body)
-        return None
-
-    async def wait_closed_by_peer(self) -> None:
-        await self._reader.read(1)
-
-    async def write(self, data: bytes) -> None:
-        self._writer.write(data)
-        await self._writer.drain()
-
-    def abort(self) -> None:
-        self._writer.transport.abort()
-
-    async def close(self) -> None:
-        self._writer.close()
-        with contextlib.suppress(OSError):
-            await self._writer.wait_closed()
-
-
-def head(status: int, content_type: str, framing: str) -> bytes:
-    """Carries hop-by-hop headers on purpose: a proxy must not pass them on."""
-    return (
-        f"HTTP/1.1 {status} {_REASONS.get(status, 'Service Unavailable')}\r\n"
-        f"Content-Type: {content_type}\r\n{framing}\r\n"
-        "Connection: keep-alive, x-hop\r\nKeep-Alive: timeout=60\r\nX-Hop: 1\r\n"
-        "X-Stand-In: yes\r\n\r\n"
-    ).encode()
-
-
-def whole(status: int, body: object, content_type: str = "application/json") -> bytes:
-    data = body.encode() if isinstance(body, str) else json.dumps(body).encode()
-    return head(status, content_type, f"Content-Length: {len(data)}") + data
-
-
-def failure(status: int, message: str, kind: str) -> bytes:
-    return whole(status, {"error": {"code": status, "message": message, "type": kind}})
 
 
 class Backend:
@@ -227,8 +151,9 @@ class Backend:
         if path in _INFERENCE:
             await self._infer(connection, request, path)
             return
-        data = self._page(request, path)
-        await connection.write(data)
+        if path == "/metrics" and self._args.hang_metrics:
+            await asyncio.Event().wait()
+        await connection.write(self._page(request, path))
 
     def _page(self, request: Request, path: str) -> bytes:
         if path == "/debug/state":
@@ -252,6 +177,10 @@ class Backend:
         return (
             "# TYPE llamacpp:requests_processing gauge\n"
             f"llamacpp:requests_processing {self.counts.running}\n"
+            "# TYPE llamacpp:requests_deferred gauge\n"
+            "llamacpp:requests_deferred 0\n"
+            "# TYPE llamacpp:prompt_tokens_total counter\n"
+            f"llamacpp:prompt_tokens_total {self.counts.served}\n"
             "# TYPE llamacpp:tokens_predicted_total counter\n"
             f"llamacpp:tokens_predicted_total {self.counts.served * self._args.chunks}\n"
             "# TYPE stand_in:requests_cancelled_total counter\n"

@@ -23,10 +23,18 @@ class Probe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counters:
-    """Where the engine counts its own work, in Prometheus text; None: it has no such page."""
+    """Where the engine counts its own work, in Prometheus text, and what it calls its counts.
+
+    None: it has no such page, or no such count. `prompt_tokens` and `generated_tokens` count from
+    the start of the process; `running`, `waiting`: requests; `kv_usage`: 0 to 1.
+    """
 
     metrics_path: str | None = None
-    running_metric: str | None = None
+    prompt_tokens: str | None = None
+    generated_tokens: str | None = None
+    running: str | None = None
+    waiting: str | None = None
+    kv_usage: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

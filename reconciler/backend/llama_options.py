@@ -20,7 +20,13 @@ EMBEDDING_CONTEXT = 8192
 EMBEDDING_CONTEXT_UNPOOLED = 2048
 """The same for a model that was made to generate: the engine also computes a score for each word
 of its vocabulary (262,144 for Gemma 3) at each token of the batch, a MiB a token."""
-COUNTERS = Counters(metrics_path="/metrics", running_metric="llamacpp:requests_processing")
+COUNTERS = Counters(
+    metrics_path="/metrics",
+    prompt_tokens="llamacpp:prompt_tokens_total",
+    generated_tokens="llamacpp:tokens_predicted_total",
+    running="llamacpp:requests_processing",
+    waiting="llamacpp:requests_deferred",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

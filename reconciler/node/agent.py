@@ -80,6 +80,7 @@ async def _run(parts: Parts, listener: socket.socket, shutdown: Shutdown) -> lis
         serving = tasks.create_task(serve(parts.app, listener, stop=parts.closed), name="http")
         following = tasks.create_task(_follow(parts.source, parts.intent), name="source")
         ticking = tasks.create_task(parts.reconciler.run(), name="loop")
+        counting = tasks.create_task(parts.tokens.run(), name="tokens")
         await shutdown.begun.wait()
         parts.journal.record(
             EventKind.AGENT_ENDING, f"{shutdown.cause}: new work is refused, backends are stopped"
@@ -91,6 +92,7 @@ async def _run(parts: Parts, listener: socket.socket, shutdown: Shutdown) -> lis
         parts.reconciler.close()
         await ticking
         following.cancel()
+        counting.cancel()
         parts.closed.set()
         await serving
     return survivors

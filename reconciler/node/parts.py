@@ -28,6 +28,8 @@ from reconciler.metrics import Metrics
 from reconciler.node.board import Board
 from reconciler.node.clock import SystemClock
 from reconciler.node.hub import make_store
+from reconciler.node.tokens import TokenCount
+from reconciler.observe.engine_pages import EnginePages
 from reconciler.plan.ids import NodeName
 from reconciler.proxy.app import create_app
 from reconciler.proxy.inflight import Traffic
@@ -50,6 +52,7 @@ class Parts:
     stopper: Stopper
     effects: Effects
     publisher: Publisher
+    tokens: TokenCount
     reconciler: Reconciler
 
 
@@ -78,7 +81,9 @@ async def assembled(
     engines = await asyncio.to_thread(_engines, settings)
     async with AsyncExitStack() as stack:
         backends = await stack.enter_async_context(_backends(settings, node, clock, wakeup))
-        stopper = Stopper(backends, traffic, hurry)
+        pages = await stack.enter_async_context(EnginePages())
+        tokens = TokenCount(live=backends.live, traffic=traffic, pages=pages, metrics=metrics)
+        stopper = Stopper(backends, tokens, hurry)
         effects = Effects(
             cache=cache,
             backends=backends,
@@ -97,6 +102,7 @@ async def assembled(
                 board,
                 traffic=traffic,
                 metrics=metrics,
+                pages=pages,
                 management=Management(
                     commands=commands,
                     plans=board,
@@ -113,6 +119,7 @@ async def assembled(
             stopper=stopper,
             effects=effects,
             publisher=publisher,
+            tokens=tokens,
             reconciler=Reconciler(
                 intent=intent,
                 observer=Observer(cache=cache, engines=engines, backends=backends, effects=effects),

@@ -21,7 +21,7 @@ from reconciler.proxy.inference import Gateway, Inference
 from reconciler.proxy.inflight import Traffic
 from reconciler.proxy.intake import Intake
 from reconciler.proxy.management import Management
-from reconciler.proxy.metrics_page import AgentMetrics, BackendMetrics
+from reconciler.proxy.metrics_page import AgentMetrics, BackendMetrics, EnginePages
 from reconciler.proxy.peeking import Peeking
 from reconciler.proxy.spool import Spool
 from reconciler.proxy.streams import Streams
@@ -51,6 +51,7 @@ def create_app(
     traffic: Traffic,
     metrics: Metrics,
     management: Management,
+    pages: EnginePages,
     body_bytes: int = _BODY_BYTES,
     together_bytes: int = _TOGETHER_BYTES,
     form_bytes: int = _FORM_BYTES,
@@ -92,7 +93,7 @@ def create_app(
             *_status(board, traffic),
             *_management(management, routes, traffic),
             Route("/metrics", _Only("GET", AgentMetrics(metrics, board, traffic, turns))),
-            Route("/metrics/backends", _Only("GET", BackendMetrics(metrics, board))),
+            Route("/metrics/backends", _Only("GET", BackendMetrics(metrics, board, pages))),
             *_later(),
         ],
         redirect_slashes=False,
@@ -176,7 +177,7 @@ def _management(management: Management, routes: Routes, traffic: Traffic) -> lis
 
 
 def _later() -> list[BaseRoute]:
-    prefixes = ("/", "/v1/", "/api/inference/", "/api/inference/v1/")
-    later = [Route(p + path, _NotOffered()) for p in prefixes for path in NOT_OFFERED_YET]
-    kept = [Route(way + KEPT_BY_ENGINES, _NotKept()) for way in ("", "/api/inference")]
+    ways = ("", "/api/inference")
+    later = [Route(way + path, _NotOffered()) for way in ways for path in NOT_OFFERED_YET]
+    kept = [Route(way + KEPT_BY_ENGINES, _NotKept()) for way in ways]
     return [*later, *kept]

@@ -2,8 +2,8 @@
 
 import asyncio
 from collections.abc import Callable, Iterable
+from typing import Protocol
 
-import aiohttp
 import structlog
 from prometheus_client.core import Metric
 from prometheus_client.exposition import choose_encoder
@@ -11,6 +11,7 @@ from prometheus_client.registry import Collector
 from starlette.types import Receive, Scope, Send
 
 from reconciler import metrics as names
+from reconciler.errors import Transient
 from reconciler.metrics import Metrics, Shown, UpstreamFault
 from reconciler.plan.ids import ModelName
 from reconciler.plan.phase import State
@@ -21,8 +22,6 @@ from reconciler.proxy.inflight import Traffic
 from reconciler.proxy.turns import Turns
 from reconciler.status import Endpoint, ModelStatus, Status
 
-_FETCH_SECONDS = 2.0
-_PAGE_BYTES = 16 * 1024 * 1024
 _CLASSIC = b"text/plain; version=0.0.4; charset=utf-8"
 
 log = structlog.get_logger("xgen.proxy")
@@ -47,9 +46,20 @@ class AgentMetrics:
         encode, content_type = choose_encoder(accept.decode("latin-1"))
         status = self._board.current()
         self._metrics.keep_only({model.name for model in status.models})
-        page = _Page(self._metrics, _shown(status, self._traffic.of_model, self._turns.waiting))
+        shown = [
+            *_shown(status, self._traffic.of_model, self._turns.waiting),
+            (names.TOKENS, self._tokens(status)),
+        ]
+        page = _Page(self._metrics, shown)
         body = await asyncio.to_thread(encode, page)
         await reply.send_text(send, body, content_type=content_type.encode())
+
+    def _tokens(self, status: Status) -> list[Value]:
+        return [
+            ((model.name, kind.value), float(tokens))
+            for model in status.models
+            for kind, tokens in self._metrics.tokens_of(model.name).items()
+        ]
 
 
 class _Page(Collector):
@@ -95,41 +105,37 @@ def _states(model: ModelStatus) -> list[Value]:
     return [((model.name, state.value), float(state is model.state)) for state in State]
 
 
+class EnginePages(Protocol):
+    """Engines' own pages, as `observe.engine_pages` reads them."""
+
+    async def read(self, asked: Endpoint, path: str) -> str:
+        """Raises Transient."""
+
+
 class BackendMetrics:
     """`GET /metrics/backends`. One that does not answer in time is left out, and counted."""
 
-    def __init__(self, metrics: Metrics, board: StatusReader) -> None:
+    def __init__(self, metrics: Metrics, board: StatusReader, pages: EnginePages) -> None:
         self._metrics = metrics
         self._board = board
+        self._pages = pages
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         status = self._board.current()
         asked = [(m.name, m.endpoint) for m in status.models if m.endpoint is not None]
-        async with _session() as session:
-            pages = await asyncio.gather(
-                *(self._fetch(session, name, endpoint) for name, endpoint in asked)
-            )
+        pages = await asyncio.gather(*(self._page(name, endpoint) for name, endpoint in asked))
         found = [(name, page) for (name, _), page in zip(asked, pages, strict=True) if page]
         body = await asyncio.to_thread(self._merged, found, status.node)
         await reply.send_text(send, body, content_type=_CLASSIC)
 
-    async def _fetch(
-        self, session: aiohttp.ClientSession, model: ModelName, endpoint: Endpoint
-    ) -> str | None:
+    async def _page(self, model: ModelName, endpoint: Endpoint) -> str | None:
         if endpoint.metrics_path is None:
             return None
-        url = f"http://{endpoint.host}:{endpoint.port}{endpoint.metrics_path}"
-        key = endpoint.api_key
         try:
-            async with session.get(
-                url, headers={"authorization": f"Bearer {key}"} if key else {}
-            ) as answer:
-                answer.raise_for_status()
-                body = await _read(answer)
-        except (aiohttp.ClientError, TimeoutError, OSError) as exc:
+            return await self._pages.read(endpoint, endpoint.metrics_path)
+        except Transient as exc:
             self._left_out(model, exc)
             return None
-        return body.decode("utf-8", "replace")
 
     def _merged(self, pages: Iterable[tuple[ModelName, str]], node: str) -> bytes:
         merged = Merged()
@@ -142,21 +148,4 @@ class BackendMetrics:
 
     def _left_out(self, model: ModelName, error: Exception) -> None:
         self._metrics.count_upstream(UpstreamFault.SCRAPE)
-        log.debug("metrics of a backend are left out", model=model, cause=repr(error))
-
-
-async def _read(answer: aiohttp.ClientResponse) -> bytes:
-    body = b""
-    async for chunk in answer.content.iter_any():
-        body += chunk
-        if len(body) > _PAGE_BYTES:
-            raise aiohttp.ClientPayloadError(f"its page is larger than {_PAGE_BYTES} bytes")
-    return body
-
-
-def _session() -> aiohttp.ClientSession:
-    return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0, force_close=True),
-        timeout=aiohttp.ClientTimeout(total=_FETCH_SECONDS),
-        cookie_jar=aiohttp.DummyCookieJar(),
-    )
+        log.debug("metrics of a backend are left out", model=model, cause=str(error))

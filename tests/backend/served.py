@@ -74,7 +74,7 @@ class Served:
 
     def running(self) -> int:
         """How many requests the engine says that it works on."""
-        metric = self.launch.counters.running_metric
+        metric = self.launch.counters.running
         assert metric is not None
         for line in self.get("/metrics").text.splitlines():
             if line.startswith(f"{metric} "):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -66,6 +67,11 @@ def test_a_manifest_becomes_answers_of_a_real_model(on_s3: Agent) -> None:
     on_s3.wait_model("gemma", lambda entry: entry["aliases"] == ["gpt-4o-mini"])
     assert _streamed_text(on_s3.url, "gpt-4o-mini")
     assert on_s3.model("gemma")["pid"] == first["pid"]  # type: ignore[index]
+    # The agent's own first question was answered with one token, the others with 3 and 8.
+    wait_until(lambda: _tokens(on_s3, "gemma", "generated") == 12, what="tokens are counted")
+    assert (_tokens(on_s3, "gemma", "prompt") or 0) > 12
+    assert (_tokens(on_s3, "embed", "prompt") or 0) > 2
+    assert _tokens(on_s3, "embed", "generated") == 0
     os.kill(first["pid"], signal.SIGKILL)
 
     def back(entry: Entry) -> bool:
@@ -193,6 +199,12 @@ def _streamed_text(url: str, name: str) -> str:
             if line.startswith("data: {"):
                 text += json.loads(line[6:])["choices"][0]["text"]
     return text
+
+
+def _tokens(agent: Agent, model: str, kind: str) -> int | None:
+    page = agent.client.get(f"{agent.url}/metrics").text
+    found = re.search(rf'^xgen_tokens_total{{kind="{kind}",model="{model}"}} (\S+)', page, re.M)
+    return int(float(found[1])) if found else None
 
 
 def _processing(agent: Agent) -> int:

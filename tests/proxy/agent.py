@@ -13,6 +13,7 @@ import aiohttp
 from yarl import URL
 
 from reconciler.metrics import Metrics
+from reconciler.observe.engine_pages import EnginePages
 from reconciler.proxy.app import create_app
 from reconciler.proxy.inflight import Traffic
 from reconciler.proxy.server import serve
@@ -48,6 +49,7 @@ class Agent:
     server: asyncio.Task[None]
     session: aiohttp.ClientSession
     operators: Operators
+    metrics: Metrics
     connections: list[asyncio.StreamWriter] = field(default_factory=list)
 
     def url(self, path: str) -> str:
@@ -111,17 +113,19 @@ async def running_agent(
     operators = operators or Operators()
     sock = socket.create_server(("127.0.0.1", 0))
     port: int = sock.getsockname()[1]
+    metrics, pages = Metrics(node=board.now.node), EnginePages()
     app = create_app(
         board,
         traffic=traffic,
-        metrics=Metrics(node=board.now.node),
+        metrics=metrics,
         management=operators.management(ending=stop),
+        pages=pages,
         body_bytes=body_bytes,
         **settings or {},
     )
-    async with aiohttp.ClientSession() as session, asyncio.timeout(_DEADLINE_SECONDS):
+    async with pages, aiohttp.ClientSession() as session, asyncio.timeout(_DEADLINE_SECONDS):
         server = asyncio.create_task(serve(app, sock, stop=stop, **serving))
-        agent = Agent(board, traffic, port, stop, server, session, operators)
+        agent = Agent(board, traffic, port, stop, server, session, operators, metrics)
         try:
             yield agent
         finally:

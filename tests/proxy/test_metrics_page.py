@@ -9,6 +9,7 @@ from prometheus_client.openmetrics.parser import (
 )
 from prometheus_client.parser import text_string_to_metric_families
 
+from reconciler.metrics import TokenKind
 from reconciler.plan.phase import State
 from reconciler.status import ModelDetail
 from tests.proxy.agent import Agent, running_agent
@@ -108,6 +109,20 @@ async def test_nothing_of_a_model_that_is_gone_is_left(llm: StandIn) -> None:
         page = (await agent.get("/metrics")).body
     assert b'model="llm"' not in page
     assert b'model="stays"' in page
+
+
+async def test_tokens_of_a_model_are_shown_while_it_is_known() -> None:
+    async with running_agent(model("llm"), model("silent")) as agent:
+        for kind, tokens in ((TokenKind.PROMPT, 7), (TokenKind.GENERATED, 2)):
+            agent.metrics.count_tokens("llm", kind, tokens)
+            agent.metrics.count_tokens("llm", kind, 1)
+        assert await value(agent, "xgen_tokens_total", model="llm", kind="prompt") == 8
+        assert await value(agent, "xgen_tokens_total", model="llm", kind="generated") == 3
+        assert await value(agent, "xgen_tokens_total", model="silent") is None
+        agent.board.set(model("silent"))
+        assert await value(agent, "xgen_tokens_total", model="llm") is None
+        agent.board.set(model("llm"))  # another one of that name
+        assert await value(agent, "xgen_tokens_total", model="llm") is None
 
 
 async def test_engines_figures_come_with_model_and_node(llm: StandIn, embedding: StandIn) -> None:
