@@ -2,41 +2,64 @@
 
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.agent import Agent, llama_server_stand_in
+from tests.e2e.clients import start_for_clients
 
 MakeAgent = Callable[..., Agent]
 
 
-@pytest.fixture
-def make_agent(tmp_path: Path) -> Iterator[MakeAgent]:
+@contextmanager
+def agents(folder: Path) -> Iterator[MakeAgent]:
     """Makes agents with `llama-server` played by the stand-in, unless `real=True`."""
-    agents: list[Agent] = []
+    made: list[Agent] = []
 
     def make(*args: str, real: bool = False, name: str = "a") -> Agent:
-        root = tmp_path / name
+        root = folder / name
         root.mkdir(exist_ok=True)
         engine = [] if real else ["--llama-server", str(llama_server_stand_in(root))]
-        agent = Agent(root=root, args=[*engine, *args])
-        agents.append(agent)
-        return agent
+        made.append(Agent(root=root, args=[*engine, *args]))
+        return made[-1]
 
     yield make
-    for agent in agents:
+    for agent in made:
         for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGTERM):
             if agent.process is not None and agent.exited is None:
                 agent.process.send_signal(number)
         if agent.process is not None:
             agent.process.wait(30)
         agent.client.close()
-    for agent in agents:
+    for agent in made:
         left = agent.processes()
         for pid in left:
             agent.end_stranger(pid)
         assert not left, f"left behind: {left}\n{agent.log}"
+
+
+@pytest.fixture
+def make_agent(tmp_path: Path) -> Iterator[MakeAgent]:
+    with agents(tmp_path) as make:
+        yield make
+
+
+@pytest.fixture(scope="module")
+def make_lasting_agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeAgent]:
+    """For agents that all tests of a module ask, and none changes."""
+    with agents(tmp_path_factory.mktemp("agents")) as make:
+        yield make
+
+
+@pytest.fixture(scope="module")
+def for_clients(make_lasting_agent: MakeAgent) -> Agent:
+    """An agent with the models of tests/e2e/clients.py, as the SDKs ask it."""
+    agent = make_lasting_agent()
+    agent.model_file()
+    start_for_clients(agent)
+    return agent
 
 
 @pytest.fixture
