@@ -12,7 +12,7 @@ from reconciler.proxy.error_shape import ErrorShape
 _LLM = (ModelType.LLM,)
 _EMBEDDING = (ModelType.EMBEDDING,)
 _RERANK = (ModelType.RERANK,)
-_HEARS = (ModelType.TRANSCRIPTION, ModelType.LLM)
+_HEARS_OR_SPEAKS = (ModelType.TRANSCRIPTION, ModelType.LLM)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,14 +47,16 @@ ENGINE_PATHS = (
     EnginePath(path="/v1/score", types=_RERANK),
     EnginePath(path="/score", types=_RERANK),
     EnginePath(path="/classify", types=_RERANK),
-    EnginePath(path="/v1/audio/transcriptions", types=_HEARS, streams=True, form=True),
-    EnginePath(path="/v1/audio/translations", types=_HEARS, streams=True, form=True),
+    EnginePath(path="/v1/audio/transcriptions", types=_HEARS_OR_SPEAKS, streams=True, form=True),
+    EnginePath(path="/v1/audio/translations", types=_HEARS_OR_SPEAKS, streams=True, form=True),
+    EnginePath(path="/v1/audio/speech", types=_HEARS_OR_SPEAKS),
+    EnginePath(path="/v1/moderations", types=(*_RERANK, *_LLM)),
     EnginePath(path="/tokenize", types=tuple(ModelType)),
     EnginePath(path="/detokenize", types=tuple(ModelType)),
 )
 
-NOT_OFFERED_YET = ("moderations", "audio/speech")
-"""Not passed on yet, below /v1 and without it."""
+NOT_OFFERED_YET = ("/v1/realtime",)
+"""Not passed on yet: a WebSocket."""
 
 KEPT_BY_ENGINES = "/v1/responses/{rest:path}"
 """What an engine made earlier, by its id: it says neither model nor node, and dies with it."""
