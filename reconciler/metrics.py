@@ -6,7 +6,7 @@ model of this node, never what a client sent; every other label has a few known 
 """
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from http import HTTPStatus
@@ -244,6 +244,11 @@ class Metrics:
             buckets=_TRANSFER_SECONDS,
             registry=self.registry,
         )
+        self._cache_bytes = Gauge(
+            "xgen_cache_bytes",
+            "Of the disk that the cache of model files takes, partial files included.",
+            registry=self.registry,
+        )
         for result in TickResult:
             self._ticks.labels(result.value)
         for fault in UpstreamFault:
@@ -303,6 +308,10 @@ class Metrics:
     def count_pull(self, *, size_bytes: int, seconds: float) -> None:
         self._pulled.inc(size_bytes)
         self._hub_seconds.observe(seconds)
+
+    def show_cache(self, used_bytes: Callable[[], int]) -> None:
+        """`used_bytes` is asked at each scrape, in a thread."""
+        self._cache_bytes.set_function(used_bytes)
 
 
 def code_label(code: int) -> str:

@@ -21,6 +21,7 @@ from reconciler.cache.relink import relink
 from reconciler.cache.snapshots import main_ref_path
 from reconciler.cache.store import Store, StoredObject
 from reconciler.cache.take_in import take_in
+from reconciler.cache.usage import Usage
 from reconciler.errors import Rejected, Transient, XgenError
 from reconciler.plan.desired import ModelSpec
 from reconciler.plan.ids import FilesDigest
@@ -48,7 +49,13 @@ class ModelCache:
         self._store = store
         self._allowed_file_roots = allowed_file_roots
         self._published = Published(self._layout)
+        self._usage = Usage(self._layout)
         self._in_place: set[str] = set()
+
+    @property
+    def used_bytes(self) -> int:
+        """On disk, as of the last change. What is used in place is not the cache's."""
+        return self._usage.bytes
 
     def open(self) -> None:
         """Make the folders, and finish or remove what processes that are gone left half done."""
@@ -60,6 +67,7 @@ class ModelCache:
             if not self._layout.models.is_dir():
                 raise Rejected(f"cannot use {self._layout.models}: {exc.strerror}") from exc
             log.warning("models folder cannot be written", cause=exc.strerror)
+        self._usage.measure()
 
     def lookup(self, spec: ModelSpec) -> FilesCached | None:
         """The model's files if all of them are here. Asks no network; cheap enough for each tick.
@@ -99,7 +107,7 @@ class ModelCache:
             store=self._store,
             layout=self._layout,
             prefix=prefix,
-            on_progress=on_progress,
+            on_progress=self._measuring(prefix, on_progress),
             cancelled=cancelled,
         )
         wish = wish_of(spec, prefix, address.file)
@@ -111,6 +119,8 @@ class ModelCache:
         except OSError as exc:
             failure = Transient(f"cannot fetch {prefix} into {self._layout.models}: {exc.strerror}")
             return self._use_in_place(spec, prefix, wish, failure)
+        finally:
+            self._usage.measure_prefix(prefix)
 
     def listed_digest(self, spec: ModelSpec) -> FilesDigest | None:
         """The digest that a fetch would bring now. Blocking; raises as `fetch` does.
@@ -133,6 +143,13 @@ class ModelCache:
         if not isinstance(address, LocalAddress):
             wish = wish_of(spec, address.prefix, address.file)
             self._published.retire(address.prefix, wish, keep)
+
+    def _measuring(self, prefix: str, on_progress: OnProgress) -> OnProgress:
+        def progressed(done: int, total: int) -> None:
+            on_progress(done, total)
+            self._usage.keep_up(prefix)
+
+        return progressed
 
     def _fetch(self, spec: ModelSpec, wish: Wish, pull: Pull) -> FilesCached:
         """With the prefix's lock held."""

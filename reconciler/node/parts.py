@@ -78,6 +78,7 @@ async def assembled(
     await intent.open()
     cache = ModelCache(settings.models_dir, make_store(settings.hub))
     await asyncio.to_thread(cache.open)
+    metrics.show_cache(lambda: cache.used_bytes)
     engines = await asyncio.to_thread(_engines, settings)
     async with AsyncExitStack() as stack:
         backends = await stack.enter_async_context(_backends(settings, node, clock, wakeup))

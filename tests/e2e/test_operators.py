@@ -193,6 +193,8 @@ def test_the_loop_and_the_hub_are_measured(agent: Agent) -> None:
     assert values["xgen_last_success_timestamp_seconds",] > 1.7e9
     size = (agent.hub / "gguf/test_model/model.gguf").stat().st_size
     assert values["xgen_hub_transfer_bytes_total", ("direction", "pull")] == size
+    assert values["xgen_hub_transfer_seconds_count",] == 1
+    assert values["xgen_cache_bytes",] > 0
     applied = agent.self_view()["revision"]["applied"]
     assert values["xgen_manifest_info", ("revision", applied), ("state", "applied")] == 1
 
