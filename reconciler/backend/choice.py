@@ -19,7 +19,7 @@ _ON_CPU = {
 }
 _NOT_YET = "this release cannot start it yet"
 _STARTABLE = (LLAMA_SERVER_CPU, XLLAMACPP)
-_TYPES = (ModelType.LLM, ModelType.EMBEDDING)
+_TYPES = (ModelType.LLM, ModelType.EMBEDDING, ModelType.RERANK)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

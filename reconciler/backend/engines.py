@@ -12,7 +12,7 @@ from reconciler.backend.choice import Choice, Refusal, choose
 from reconciler.backend.gguf import GgufInfo, check_whole, read_header
 from reconciler.backend.inventory import LLAMA_SERVER_CPU, XLLAMACPP, Build, Inventory
 from reconciler.backend.launch import Launch
-from reconciler.backend.llama_options import Options
+from reconciler.backend.llama_options import Options, need_fit
 from reconciler.errors import Bug, Rejected, Transient
 from reconciler.plan.desired import DesiredModel, Format, ModelSpec
 from reconciler.plan.ids import FilesDigest
@@ -76,6 +76,8 @@ class Engines:
             return Assessment(refusal=chosen.reason)
         try:
             info = self._headers.of(files) if files else GgufInfo(architecture="")
+            if files:
+                need_fit(spec.type, files.path, info)
         except Rejected as exc:
             refusal = f"{exc}; {_cure(spec)}"
             return Assessment(choice=chosen, refusal=refusal, bad_files=True)

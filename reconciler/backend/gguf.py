@@ -10,7 +10,7 @@ import os
 import re
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import BinaryIO
 
 from reconciler.backend.gguf_types import tensor_bytes
@@ -24,6 +24,8 @@ _TENSORS_LIMIT = 1_000_000
 _DIMENSIONS_LIMIT = 8
 _ALIGNMENT = 32
 _SHARD = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.gguf")
+_HEAD = frozenset({b"cls.weight", b"cls.output.weight"})
+"""What makes a score of a text: llama.cpp knows a head by these names, and by no key."""
 _POOLING = {0: "none", 1: "mean", 2: "cls", 3: "last", 4: "rank"}
 _STRING, _ARRAY = 8, 9
 _FORMATS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q"}
@@ -39,6 +41,8 @@ class GgufInfo:
     """`pooling` None: the model has none of its own, so it was not made for embeddings.
 
     `kind`: "model"; None in older files. `shards`: how many files the model is split into.
+    `causal` False: an encoder, which reads a text as a whole and generates none. `scores`: it has
+    a classification head, as rerankers do.
     """
 
     architecture: str
@@ -48,7 +52,17 @@ class GgufInfo:
     embedding_length: int | None = None
     block_count: int | None = None
     pooling: str | None = None
+    causal: bool = True
+    scores: bool = False
     shards: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Whole:
+    """One file that is as large as its tensors need it to be. `head`: as `GgufInfo.scores`."""
+
+    keys: dict[str, Value]
+    head: bool
 
 
 def read_header(path: str) -> GgufInfo:
@@ -57,24 +71,24 @@ def read_header(path: str) -> GgufInfo:
     Raises Rejected where this is not a GGUF that can be served, or not all of one; Transient where
     it cannot be read.
     """
-    info = _info(path, _whole_keys(path))
-    for shard in _later_shards(path, info.shards):
-        check_whole(shard)
-    return info
+    first = _whole(path)
+    info = _info(path, first.keys)
+    later = [_whole(shard) for shard in _later_shards(path, info.shards)]
+    return replace(info, scores=any(file.head for file in (first, *later)))
 
 
 def check_whole(path: str) -> None:
     """Whether all bytes of a GGUF are there, whatever it is for. Raises as `read_header`."""
-    _whole_keys(path)
+    _whole(path)
 
 
-def _whole_keys(path: str) -> dict[str, Value]:
-    """The keys of a file that is as large as its tensors need it to be."""
+def _whole(path: str) -> _Whole:
     try:
         with open(path, "rb") as file:
             header = _Header(file)
-            tensors, keys = _keys(header)
-            needed = _least_size(header, tensors, keys)
+            count, keys = _keys(header)
+            end, head = _tensors(header, count)
+            needed = _aligned(header.position, keys) + end if count else header.position
             size = os.fstat(file.fileno()).st_size
     except OSError as exc:
         raise Transient(f"cannot read {path}: {exc.strerror}") from exc
@@ -84,7 +98,7 @@ def _whole_keys(path: str) -> dict[str, Value]:
         raise Rejected(
             f"cannot read {path}: it is cut off: {size} of at least {needed} bytes are there"
         )
-    return keys
+    return _Whole(keys=keys, head=head)
 
 
 def _later_shards(path: str, count: int) -> Iterator[str]:
@@ -188,24 +202,26 @@ def _entries(header: _Header, count: int) -> Iterator[tuple[str, Value]]:
             yield key, header.scalar(_scalar(kind))
 
 
-def _least_size(header: _Header, tensors: int, keys: dict[str, Value]) -> int:
-    """How large the file must be to hold its tensors, in bytes. Reads on after the keys.
+def _tensors(header: _Header, count: int) -> tuple[int, bool]:
+    """Where the data of the last one ends, in bytes after the header, and whether one is a head.
 
     llama.cpp refuses a tensor that ends behind the file, too, but only while it loads.
     """
-    end = 0
-    for _ in range(tensors):
-        header.skip(header.count())
+    end, head = 0, False
+    for _ in range(count):
+        head |= header.raw(header.count()) in _HEAD
         dimensions = header.kind()
         if dimensions > _DIMENSIONS_LIMIT:
             raise _Malformed(f"its header has a tensor of {dimensions} dimensions")
         shape = [header.count() for _ in range(dimensions)]
         kind, offset = header.kind(), header.count()
         end = max(end, offset + tensor_bytes(kind, shape))
-    if not tensors:
-        return header.position
-    alignment = max(_whole(keys, "general.alignment") or _ALIGNMENT, 1)
-    return -(-header.position // alignment) * alignment + end
+    return end, head
+
+
+def _aligned(position: int, keys: dict[str, Value]) -> int:
+    alignment = max(_number(keys, "general.alignment") or _ALIGNMENT, 1)
+    return -(-position // alignment) * alignment
 
 
 def _skip_array(header: _Header) -> None:
@@ -224,7 +240,7 @@ def _scalar(kind: int) -> struct.Struct:
 
 def _info(path: str, keys: dict[str, Value]) -> GgufInfo:
     architecture = _text(keys, "general.architecture")
-    shard, shards = _whole(keys, "split.no") or 0, _whole(keys, "split.count") or 1
+    shard, shards = _number(keys, "split.no") or 0, _number(keys, "split.count") or 1
     if shard > 0:
         raise Rejected(f"cannot read {path}: it is shard {shard + 1} of {shards}, not the first")
     if architecture is None:
@@ -233,15 +249,16 @@ def _info(path: str, keys: dict[str, Value]) -> GgufInfo:
     if architecture == "clip" or kind in ("adapter", "mmproj"):
         what = "an adapter" if kind == "adapter" else "a multimodal projector"
         raise Rejected(f"cannot read {path}: it is {what}, not a model")
-    pooling = _whole(keys, f"{architecture}.pooling_type")
+    pooling = _number(keys, f"{architecture}.pooling_type")
     return GgufInfo(
         architecture=architecture,
         kind=kind,
         name=_text(keys, "general.name"),
-        context_length=_whole(keys, f"{architecture}.context_length"),
-        embedding_length=_whole(keys, f"{architecture}.embedding_length"),
-        block_count=_whole(keys, f"{architecture}.block_count"),
+        context_length=_number(keys, f"{architecture}.context_length"),
+        embedding_length=_number(keys, f"{architecture}.embedding_length"),
+        block_count=_number(keys, f"{architecture}.block_count"),
         pooling=None if pooling is None else _POOLING.get(pooling),
+        causal=keys.get(f"{architecture}.attention.causal") is not False,
         shards=shards,
     )
 
@@ -251,6 +268,6 @@ def _text(keys: dict[str, Value], key: str) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _whole(keys: dict[str, Value], key: str) -> int | None:
+def _number(keys: dict[str, Value], key: str) -> int | None:
     value = keys.get(key)
     return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -1,8 +1,7 @@
 """What both of llama.cpp's servers are told: our defaults, under the manifest's words (PURE)."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import assert_never
 
 from reconciler.backend.arguments import Argument, Arguments, translate
 from reconciler.backend.flags import Flag, Flags, Takes
@@ -15,11 +14,11 @@ from reconciler.plan.ids import ModelName
 HOST = "127.0.0.1"
 CACHE_RAM_MIB = 512
 """The engine's own default for prompts kept in host memory is 8 GiB, for each server."""
-EMBEDDING_CONTEXT = 8192
+ONE_BATCH_CONTEXT = 8192
 """At most, unless `ctx_size` says more: one batch as large as the context needs memory for it."""
-EMBEDDING_CONTEXT_UNPOOLED = 2048
-"""The same for a model that was made to generate: the engine also computes a score for each word
-of its vocabulary (262,144 for Gemma 3) at each token of the batch, a MiB a token."""
+ONE_BATCH_CONTEXT_CAUSAL = 2048
+"""The same for what could also generate: the engine then computes a score for each word of its
+vocabulary (262,144 for Gemma 3) at each token of the batch, a MiB a token."""
 COUNTERS = Counters(
     metrics_path="/metrics",
     prompt_tokens="llamacpp:prompt_tokens_total",
@@ -64,54 +63,119 @@ def options(
     """
     given = translate(spec.extra_args, flags=flags, root=root, engine=engine)
     ours = [Default("--cache-ram", str(CACHE_RAM_MIB), optional=True), *defaults]
-    warnings: tuple[str, ...] = ()
-    match spec.type:
-        case ModelType.LLM:
-            if info.pooling is not None:
-                warnings = (f"this is a model for embeddings (pooling {info.pooling})",)
-        case ModelType.EMBEDDING:
-            embedding, warnings = _embedding(info, given, flags)
-            ours += embedding
-        case ModelType.RERANK | ModelType.TRANSCRIPTION:
-            raise Rejected(f"cannot run type {spec.type} on {engine}: it is not supported yet")
-        case unknown:
-            assert_never(unknown)
+    told, warnings = _served(spec.type).told(info, given, flags)
+    ours += told
     return Options(arguments=(*_ours(ours, given, flags), *given.arguments), warnings=warnings)
+
+
+def need_fit(model_type: ModelType, path: str, info: GgufInfo) -> None:
+    """Raises Rejected for a file that is of another type than the manifest says."""
+    if (fault := _served(model_type).fault(info)) is not None:
+        raise Rejected(f"cannot serve {path} as type {model_type}: {fault}")
 
 
 def probe(name: ModelName, model_type: ModelType) -> Probe:
     """How to ask either server whether it serves."""
-    body: dict[str, object]
-    match model_type:
-        case ModelType.EMBEDDING:
-            path, body = "/v1/embeddings", {"input": "ready?"}
-        case ModelType.LLM:
-            path, body = "/v1/completions", {"prompt": "ready?", "max_tokens": 1}
-        case ModelType.RERANK | ModelType.TRANSCRIPTION:
-            raise Rejected(f"cannot probe a model of type {model_type}: it is not supported yet")
-        case unknown:
-            assert_never(unknown)
+    served = _served(model_type)
     return Probe(
         health_path="/health",
         models_path="/v1/models",
         served_name=name,
-        answer_path=path,
-        answer_body={"model": name, **body},
+        answer_path=served.answer_path,
+        answer_body={"model": name, **served.answer_body},
         type=model_type,
     )
 
 
-def _embedding(
-    info: GgufInfo, given: Arguments, flags: Flags
-) -> tuple[list[Default], tuple[str, ...]]:
-    """A sequence must fit into one batch, or the engine refuses it: batch = ubatch = context."""
-    warnings = []
-    defaults = [Default("--embedding")]
-    if info.pooling is None and not _names(given, flags, "--pooling"):
+_Told = tuple[list[Default], tuple[str, ...]]
+"""Flags of ours, and warnings."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Served:
+    """How models of one type are served, and asked. `fault`: why a file is of another type."""
+
+    fault: Callable[[GgufInfo], str | None]
+    told: Callable[[GgufInfo, Arguments, Flags], _Told]
+    answer_path: str
+    answer_body: Mapping[str, object]
+
+
+def _served(model_type: ModelType) -> _Served:
+    if (served := _TYPES.get(model_type)) is None:
+        raise Rejected(f"cannot serve type {model_type}: it is not supported yet")
+    return served
+
+
+def _cannot_generate(info: GgufInfo) -> str | None:
+    """llama.cpp aborts while it loads one (gpustack#2408 found out later)."""
+    return None if info.causal else "it is an encoder, which generates no text"
+
+
+def _cannot_embed(info: GgufInfo) -> str | None:
+    """llama.cpp embeds with any model."""
+    return None
+
+
+def _cannot_rerank(info: GgufInfo) -> str | None:
+    """Without a head llama.cpp answers with whatever number is in its place (llama.cpp#25447)."""
+    return None if info.scores else "it has no classification head, so its scores mean nothing"
+
+
+def _generates(info: GgufInfo, given: Arguments, flags: Flags) -> _Told:
+    if info.scores:
+        return [], ("this is a model for reranking",)
+    if info.pooling is not None:
+        return [], (f"this is a model for embeddings (pooling {info.pooling})",)
+    return [], ()
+
+
+def _embeds(info: GgufInfo, given: Arguments, flags: Flags) -> _Told:
+    defaults, warnings = [Default("--embedding")], []
+    if info.pooling not in _EMBEDDING_POOLINGS and not _names(given, flags, "--pooling"):
         defaults.append(Default("--pooling", "mean"))
-        warnings.append("the GGUF names no pooling of its own, so mean is used")
+        own = "no pooling of its own" if info.pooling is None else f"pooling {info.pooling}"
+        warnings.append(f"the GGUF names {own}, so mean is used")
+    sizes, more = _one_batch(info, given, flags)
+    return defaults + sizes, (*warnings, *more)
+
+
+def _reranks(info: GgufInfo, given: Arguments, flags: Flags) -> _Told:
+    if _names(given, flags, "--pooling"):
+        raise Rejected("cannot use extra_args.pooling: it follows from the model's `type`")
+    sizes, warnings = _one_batch(info, given, flags)
+    return [Default("--reranking"), *sizes], warnings
+
+
+_EMBEDDING_POOLINGS = ("mean", "cls", "last")
+"""With `rank` llama.cpp would send the memory behind its one score as a vector."""
+_TYPES: Mapping[ModelType, _Served] = {
+    ModelType.LLM: _Served(
+        fault=_cannot_generate,
+        told=_generates,
+        answer_path="/v1/completions",
+        answer_body={"prompt": "ready?", "max_tokens": 1},
+    ),
+    ModelType.EMBEDDING: _Served(
+        fault=_cannot_embed,
+        told=_embeds,
+        answer_path="/v1/embeddings",
+        answer_body={"input": "ready?"},
+    ),
+    ModelType.RERANK: _Served(
+        fault=_cannot_rerank,
+        told=_reranks,
+        answer_path="/v1/rerank",
+        answer_body={"query": "ready?", "documents": ["ready", "not yet"]},
+    ),
+}
+
+
+def _one_batch(info: GgufInfo, given: Arguments, flags: Flags) -> _Told:
+    """A sequence must fit into one batch, or the engine refuses it: batch = ubatch = context."""
+    defaults, warnings = [], []
     context = _given_value(given, "--ctx-size")
-    most = EMBEDDING_CONTEXT_UNPOOLED if info.pooling is None else EMBEDDING_CONTEXT
+    most = ONE_BATCH_CONTEXT_CAUSAL if info.causal else ONE_BATCH_CONTEXT
     trained = info.context_length or most
     if context in (None, "0") and _names(given, flags, "--ctx-size"):
         context = str(trained)  # `0` and `null` ask for the engine's default: all of it

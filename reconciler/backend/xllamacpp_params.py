@@ -210,6 +210,11 @@ _LOAD_MODES = {
     "dio": EnumMember("llama_load_mode", "LLAMA_LOAD_MODE_DIRECT_IO"),
 }
 
+_RERANKING = Parameter(
+    flag=Flag(names=("--reranking", "--rerank"), takes=Takes.NOTHING),
+    read=lambda on: (("embedding", True), ("pooling_type", _POOLING["rank"])),
+)
+
 PARAMETERS: tuple[Parameter, ...] = (
     # context, batches, slots
     _whole("ctx-size", "n_ctx"),
@@ -261,8 +266,9 @@ PARAMETERS: tuple[Parameter, ...] = (
     _whole("threads-http", "n_threads_http"),
     _whole("poll", "cpuparams.poll"),
     _choice("numa", "numa", _NUMA),
-    # embeddings
+    # embeddings, scores
     _switch("embedding", "embedding", also="embeddings"),
+    _RERANKING,
     _choice("pooling", "pooling_type", _POOLING),
     _whole("embd-normalize", "embd_normalize"),
     # chat

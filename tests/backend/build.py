@@ -1,7 +1,6 @@
 """Values for the tests of the engines, with defaults."""
 
-import struct
-from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,10 @@ HELP = (Path(__file__).parent / "help" / "llama-server.txt").read_text(encoding=
 HELP_FLAGS = parse_help(HELP)
 
 LLM = GgufInfo(architecture="gemma3", kind="model", context_length=32768)
-EMBEDDER = GgufInfo(architecture="bert", kind="model", context_length=512, pooling="cls")
+EMBEDDER = GgufInfo(
+    architecture="bert", kind="model", context_length=512, pooling="cls", causal=False
+)
+RERANKER = replace(EMBEDDER, pooling="rank", scores=True)
 
 
 def spec(**fields: Any) -> ModelSpec:
@@ -71,52 +73,3 @@ def inventory(*builds: Build, **missing: str) -> Inventory:
     """`missing`: reasons by backend, with underscores for dashes."""
     gaps = (Missing(id=id.replace("_", "-"), reason=reason) for id, reason in missing.items())
     return Inventory(builds=builds, missing=tuple(gaps))
-
-
-Tensor = tuple[tuple[int, ...], int, int]
-"""Dimensions, type, offset from the end of the header."""
-
-
-def header(
-    keys: Mapping[str, object],
-    *,
-    version: int = 3,
-    count: int | None = None,
-    tensors: Sequence[Tensor] = (),
-) -> bytes:
-    """The bytes of a GGUF up to its tensors' data, without what pads them.
-
-    Values: text, bool, int (u32), float, list of text.
-    """
-    counts = (len(tensors), len(keys) if count is None else count)
-    begin = struct.pack("<4sIQQ", b"GGUF", version, *counts)
-    body = b"".join(_text(key) + _value(value) for key, value in keys.items())
-    return begin + body + b"".join(_tensor(f"t{n}", *one) for n, one in enumerate(tensors))
-
-
-def _tensor(name: str, dimensions: tuple[int, ...], kind: int, offset: int) -> bytes:
-    form = f"<I{len(dimensions)}QIQ"
-    return _text(name) + struct.pack(form, len(dimensions), *dimensions, kind, offset)
-
-
-def _value(value: object) -> bytes:
-    match value:
-        case bool():
-            return struct.pack("<I?", 7, value)
-        case int():
-            return struct.pack("<II", 4, value)
-        case float():
-            return struct.pack("<If", 6, value)
-        case str():
-            return struct.pack("<I", 8) + _text(value)
-        case list():
-            return struct.pack("<IIQ", 9, 8, len(value)) + b"".join(
-                _text(str(one)) for one in value
-            )
-        case _:
-            raise TypeError(f"no GGUF value for {value!r}")
-
-
-def _text(text: str) -> bytes:
-    encoded = text.encode()
-    return struct.pack("<Q", len(encoded)) + encoded

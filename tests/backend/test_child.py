@@ -1,6 +1,7 @@
 """The child program with the real wheel and a real model."""
 
 import json
+import math
 import signal
 import socket
 import subprocess
@@ -19,9 +20,11 @@ from reconciler.backend.child import BAD_CONFIG, CANNOT_LOAD, PORT_TAKEN
 from reconciler.backend.engines import Engines
 from reconciler.backend.launch import Launch
 from reconciler.plan.desired import ModelType
-from tests.backend.build import files, header, model
+from tests.backend.build import files, model
 from tests.backend.served import Served, free_port, served
+from tests.gguf_file import header
 from tests.model_files import gemma
+from tests.tiny_bert import CONTEXT, WIDTH, tiny_bert
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.engine
@@ -124,6 +127,40 @@ def test_embeds_texts_up_to_its_whole_context(embedder: Served) -> None:
     assert sum(number * number for number in vectors[0]) == pytest.approx(1, abs=1e-3)
 
 
+def reranker(folder: Path, *, type: ModelType = ModelType.RERANK) -> AbstractContextManager[Served]:
+    path = folder / "model.gguf"
+    path.write_bytes(tiny_bert())
+    return served(launched(path, type=type), folder / "log")
+
+
+def test_scores_documents_and_always_alike(tmp_path: Path) -> None:
+    documents = ["hi", "it is a bear", "the giant panda is a bear"]
+    asked: dict[str, Any] = {"query": "what is a panda?", "documents": documents}
+    with reranker(tmp_path) as backend:
+        backend.wait_loaded()
+        probe = backend.launch.probe
+        assert backend.post(probe.answer_path, dict(probe.answer_body)).status_code == 200
+        answers = [backend.post("/v1/rerank", asked).json() for _ in range(2)]
+        long = backend.post("/v1/rerank", {"query": "a", "documents": ["b " * (CONTEXT - 8)]})
+    scores = {one["index"]: one["relevance_score"] for one in answers[0]["results"]}
+    assert set(scores) == {0, 1, 2}
+    assert len(set(scores.values())) == 3
+    assert all(math.isfinite(score) for score in scores.values())
+    again = {one["index"]: one["relevance_score"] for one in answers[1]["results"]}
+    assert again == pytest.approx(scores, rel=1e-3)  # how they are batched shows in the last digits
+    assert long.json()["usage"]["prompt_tokens"] > CONTEXT - 8
+
+
+def test_a_reranker_as_a_model_for_embeddings_gives_vectors(tmp_path: Path) -> None:
+    """With pooling `rank` the engine would send the memory behind its one score."""
+    with reranker(tmp_path, type=ModelType.EMBEDDING) as backend:
+        backend.wait_loaded()
+        answer = backend.post("/v1/embeddings", {"input": "a panda"}).json()
+    vector = answer["data"][0]["embedding"]
+    assert len(vector) == WIDTH
+    assert sum(number * number for number in vector) == pytest.approx(1, abs=1e-3)
+
+
 def test_ends_with_a_clear_line_when_the_file_is_gone(tmp_path: Path) -> None:
     path = tmp_path / "model.gguf"
     path.write_bytes(header({"general.architecture": "llama"}))
@@ -148,8 +185,10 @@ def test_ends_with_a_clear_line_when_the_file_is_damaged(tmp_path: Path, damage:
     path.write_bytes(begin)
     with served(launch, tmp_path / "log") as backend:
         assert backend.exit_code() == CANNOT_LOAD
-        last = backend.lines()[-1]
-    assert last.startswith(f"xgen-model: cannot load {path}: ")
+        # The engine's thread for its log may still write lines after ours.
+        last = [line for line in backend.lines() if line.startswith("xgen-model: ")]
+    assert len(last) == 1
+    assert last[0].startswith(f"xgen-model: cannot load {path}: ")
 
 
 def test_says_that_its_port_is_taken(tmp_path: Path) -> None:

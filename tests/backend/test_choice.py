@@ -63,7 +63,6 @@ def test_takes_the_backend_that_the_manifest_names() -> None:
         (BOTH, {"backend": "vllm-cpu"}, "it does not run gguf files"),
         (BOTH, {"backend": "vllm-cuda"}, "this release has llama-server-cpu, xllamacpp"),
         (BOTH, {"engine": "mine"}, "this node names no builds"),
-        (BOTH, {"type": ModelType.RERANK}, "not supported yet"),
         (BOTH, {"type": ModelType.TRANSCRIPTION}, "not supported yet"),
         (BOTH, {"gpus": 1}, "use gpus: 0"),
         (BOTH, {"gpu_ids": ("0",)}, "use gpus: 0"),

@@ -7,7 +7,9 @@ from reconciler.backend.engines import Assessment, Engines
 from reconciler.errors import Rejected, Transient
 from reconciler.plan.desired import Format, ModelType, SecretRef
 from reconciler.plan.observed import FilesCached
-from tests.backend.build import files, header, inventory, llama_server, model, xllamacpp
+from tests.backend.build import files, inventory, llama_server, model, xllamacpp
+from tests.gguf_file import header
+from tests.tiny_bert import tiny_bert
 
 ENGINES = Engines(inventory(llama_server(), xllamacpp()))
 LLAMA = {"general.architecture": "llama", "llama.context_length": 4096}
@@ -140,6 +142,45 @@ def test_rejects_a_secret_that_nobody_resolved(cached: FilesCached) -> None:
         ENGINES.launch(wants, cached, choice, port=18001, environment={}, secrets={})
 
 
-@pytest.mark.parametrize("type", [ModelType.RERANK, ModelType.TRANSCRIPTION])
-def test_refuses_types_that_it_cannot_serve_yet(cached: FilesCached, type: ModelType) -> None:
-    assert "not supported yet" in refusal(cached, type=type)
+def test_refuses_a_type_that_it_cannot_serve_yet(cached: FilesCached) -> None:
+    assert "not supported yet" in refusal(cached, type=ModelType.TRANSCRIPTION)
+
+
+@pytest.mark.parametrize("pooling", ["rank", None])
+def test_takes_a_reranker_by_its_head(cached: FilesCached, pooling: str | None) -> None:
+    Path(cached.path).write_bytes(tiny_bert(pooling=pooling))
+    assert ENGINES.assess(model(type=ModelType.RERANK), cached).refusal is None
+
+
+@pytest.mark.parametrize(
+    ("type", "pooling", "why"),
+    [
+        (ModelType.RERANK, "rank", "it has no classification head, so its scores mean nothing"),
+        (ModelType.LLM, "cls", "it is an encoder, which generates no text"),
+    ],
+)
+def test_refuses_files_of_another_type_until_others_come(
+    cached: FilesCached, type: ModelType, pooling: str, why: str
+) -> None:
+    """llama.cpp#25447, where it answers all the same, and gpustack#2408 (scenario 54)."""
+    Path(cached.path).write_bytes(tiny_bert(pooling=pooling, head=False))
+    assessment = ENGINES.assess(model(type=type), cached)
+    assert assessment.refusal == (
+        f"cannot serve {cached.path} as type {type}: {why}; "
+        "push a good one to gguf/google_gemma-3-270m in the hub, and it is taken by itself"
+    )
+    assert assessment.bad_files
+
+
+@pytest.mark.parametrize("type", [ModelType.LLM, ModelType.RERANK])
+def test_says_nothing_of_the_type_of_files_that_are_not_here(type: ModelType) -> None:
+    assert ENGINES.assess(model(type=type), None).refusal is None
+
+
+@pytest.mark.parametrize("pooling", ["mean", "rank", None])
+def test_a_rerankers_pooling_follows_from_its_type(
+    cached: FilesCached, pooling: str | None
+) -> None:
+    Path(cached.path).write_bytes(tiny_bert())
+    said = refusal(cached, type=ModelType.RERANK, extra_args={"pooling": pooling})
+    assert said == "cannot use extra_args.pooling: it follows from the model's `type`"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from reconciler.backend.gguf import HEADER_LIMIT_BYTES, GgufInfo, check_whole, read_header
 from reconciler.errors import Rejected, Transient
-from tests.backend.build import header
+from tests.gguf_file import Tensor, header
 from tests.model_files import gemma
 
 BERT = {
@@ -41,6 +41,7 @@ def test_reads_what_a_model_says_of_itself(tmp_path: Path) -> None:
         embedding_length=384,
         block_count=6,
         pooling="cls",
+        causal=False,
     )
 
 
@@ -48,6 +49,24 @@ def test_reads_what_a_model_says_of_itself(tmp_path: Path) -> None:
 def test_names_the_pooling(tmp_path: Path, number: int, pooling: str | None) -> None:
     content = header({**BERT, "bert.pooling_type": number})
     assert read_header(written(tmp_path, content)).pooling == pooling
+
+
+@pytest.mark.parametrize("name", ["cls.weight", "cls.output.weight"])
+def test_knows_a_reranker_by_its_head(tmp_path: Path, name: str) -> None:
+    """Older ones name no pooling, and some that name it have no head (llama.cpp#25447)."""
+    scores = header(BERT, tensors=[Tensor((1,)), Tensor((1,), name=name)])
+    rank = header({**BERT, "bert.pooling_type": 4}, tensors=[Tensor((1,), name="cls.bias")])
+    assert read_header(written(tmp_path, scores.ljust(2048, b"\0"))).scores
+    assert not read_header(written(tmp_path, rank.ljust(2048, b"\0"))).scores
+
+
+def test_a_head_may_be_in_a_later_shard(tmp_path: Path) -> None:
+    shards = [tmp_path / f"m-{number:05}-of-00002.gguf" for number in (1, 2)]
+    head = [Tensor((1,), name="cls.output.weight")]
+    for number, (path, tensors) in enumerate(zip(shards, ([], head), strict=True)):
+        keys = {**BERT, "split.no": number, "split.count": 2}
+        path.write_bytes(header(keys, tensors=tensors).ljust(2048, b"\0"))
+    assert read_header(str(shards[0])).scores
 
 
 @pytest.mark.engine
@@ -82,7 +101,7 @@ def test_the_least_size_is_that_of_the_tensors(
     tmp_path: Path, dimensions: tuple[int, ...], kind: int, needed: int
 ) -> None:
     """F32, F16, Q4_K, MXFP4, and one that nobody knows yet, which may be as small as it likes."""
-    head = header(BERT, tensors=[(dimensions, kind, 64)])
+    head = header(BERT, tensors=[Tensor(dimensions, kind, 64)])
     begin = -(-len(head) // 32) * 32 + 64
     whole = head.ljust(begin, b"\0") + bytes(needed)
     assert read_header(written(tmp_path, whole)).architecture == "bert"
@@ -91,7 +110,7 @@ def test_the_least_size_is_that_of_the_tensors(
 
 
 def test_the_files_own_alignment_counts(tmp_path: Path) -> None:
-    head = header({**BERT, "general.alignment": 4096}, tensors=[((1,), 0, 0)])
+    head = header({**BERT, "general.alignment": 4096}, tensors=[Tensor((1,))])
     path = written(tmp_path, head.ljust(4096, b"\0") + bytes(3))
     with pytest.raises(Rejected, match="4099 of at least 4100 bytes"):
         read_header(path)
@@ -151,8 +170,8 @@ HUGE = 2**60
         ),
         (header({}, count=1) + struct.pack("<QsIIQ", 1, b"a", 9, 9, 1), "the unknown type 9"),
         (header({}, count=1) + struct.pack("<QsI", 1, b"a", 77), "the unknown type 77"),
-        (header(BERT, tensors=[((1,) * 9, 0, 0)]), "a tensor of 9 dimensions"),
-        (header(BERT, tensors=[((1,), 0, 0)])[:-1], "truncated header"),
+        (header(BERT, tensors=[Tensor((1,) * 9)]), "a tensor of 9 dimensions"),
+        (header(BERT, tensors=[Tensor((1,))])[:-1], "truncated header"),
         (header(BERT)[:8] + struct.pack("<Q", HUGE) + header(BERT)[16:], f"claims {HUGE} tensors"),
     ],
 )

@@ -1,10 +1,11 @@
 """Whole launches, as data: `golden/*.json` says what a spec becomes.
 
-{"spec": {...}, "files": {...}, "info": "llm" | "embedder", "build": "…", "launch": {...}}
+{"spec": {...}, "files": {...}, "info": a key of INFOS, "build": "…", "launch": {...}}
 After a wanted change: `python -m tests.backend.test_golden`, then read the diff.
 """
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,16 @@ from reconciler.backend import xllamacpp as xllamacpp_adapter
 from reconciler.backend.flags import Flags, parse_help
 from reconciler.backend.launch import Launch
 from reconciler.plan.desired import ModelType, SecretRef
-from tests.backend.build import EMBEDDER, HELP, LLM, files, llama_server, model, xllamacpp
+from tests.backend.build import (
+    EMBEDDER,
+    HELP,
+    LLM,
+    RERANKER,
+    files,
+    llama_server,
+    model,
+    xllamacpp,
+)
 
 FOLDER = Path(__file__).parent / "golden"
 CASES = sorted(FOLDER.glob("*.json"))
@@ -33,7 +43,12 @@ ADAPTERS = {
     "llama-server with an unknown help": (llama_server_adapter, llama_server(Flags())),
     "xllamacpp": (xllamacpp_adapter, xllamacpp()),
 }
-INFOS = {"llm": LLM, "embedder": EMBEDDER}
+INFOS = {
+    "llm": LLM,
+    "embedder": EMBEDDER,
+    "reranker": RERANKER,
+    "reranker that could generate": replace(LLM, pooling="rank", scores=True),
+}
 
 
 def launched(case: dict[str, Any]) -> Launch:

@@ -15,8 +15,9 @@ from reconciler.backend.inventory import Build
 from reconciler.backend.launch import Launch
 from reconciler.backend.xllamacpp_params import PARAMETERS
 from reconciler.plan.desired import ModelType
-from tests.backend.build import files, header, inventory, model
+from tests.backend.build import files, inventory, model
 from tests.backend.served import free_port, served
+from tests.gguf_file import header
 from tests.llama_server import llama_server, needs_llama_server
 
 pytestmark = [pytest.mark.engine, needs_llama_server]
@@ -51,7 +52,7 @@ def test_tells_its_version_and_its_flags(build: Build) -> None:
     assert build.flags.find("--ctx-size") is not None
 
 
-@pytest.mark.parametrize("type", [ModelType.LLM, ModelType.EMBEDDING])
+@pytest.mark.parametrize("type", [ModelType.LLM, ModelType.EMBEDDING, ModelType.RERANK])
 def test_takes_our_arguments_and_ends_at_a_model_without_tensors(
     build: Build, tmp_path: Path, type: ModelType
 ) -> None:
