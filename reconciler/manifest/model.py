@@ -184,7 +184,8 @@ class Model(_Strict):
         default="never", description="auto: take up a newer push to the prefix by itself."
     )
     type: Literal["llm", "embedding", "rerank", "transcription"] = Field(
-        default="llm", description="What the model answers: chat and completions, or embeddings."
+        default="llm",
+        description="What the model answers: chat and completions, embeddings, or scores of texts.",
     )
     format: Literal["auto", "safetensors", "gguf"] = Field(
         default="auto", description="Format of the weights; auto: what the files are."

@@ -17,7 +17,7 @@ ACTED_ON: Mapping[str, tuple[JsonValue, ...]] = {
     "node_settings.*.labels": ({},),
     "models.*.digest": (None,),
     "models.*.refresh": ("never",),
-    "models.*.type": ("llm", "embedding"),
+    "models.*.type": ("llm", "embedding", "rerank"),
     "models.*.format": ("auto", "gguf"),
     "models.*.backend": ("auto", "xllamacpp", "llama-server-cpu"),
     "models.*.engine": (None,),

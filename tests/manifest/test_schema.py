@@ -84,6 +84,7 @@ def test_the_schema_takes_every_default_written_out() -> None:
         {"source": "file:///srv/models/x"},
         {"source": "gguf/org_a/q4/a-00001-of-00002.gguf"},
         {"gpus": 0, "type": "embedding", "backend": "xllamacpp", "on_failure": "keep"},
+        {"type": "rerank"},
     ],
 )
 def test_the_schema_and_the_parser_both_take(fields: dict[str, object]) -> None:
@@ -104,7 +105,7 @@ def test_the_schema_and_the_parser_both_take(fields: dict[str, object]) -> None:
         {"nodes": []},
         {"nodes": ["all"]},
         {"gpus": 1},
-        {"type": "rerank"},
+        {"type": "transcription"},
         {"backend": "vllm-cuda"},
         {"refresh": "auto"},
         {"source": "hf://org/name"},
