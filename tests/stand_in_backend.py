@@ -30,6 +30,7 @@ from tests.stand_in_http import Connection, Request, Reset, failure, head, whole
 _CHAT = "/v1/chat/completions"
 _COMPLETIONS = "/v1/completions"
 _EMBEDDINGS = "/v1/embeddings"
+_RERANK = "/v1/rerank"
 _TRANSCRIPTIONS = "/v1/audio/transcriptions"
 _INFERENCE = {
     _CHAT: "llm",
@@ -40,11 +41,12 @@ _INFERENCE = {
     _EMBEDDINGS: "embedding",
     "/v2/embed": "embedding",
     "/pooling": "embedding",
+    _RERANK: "rerank",
     _TRANSCRIPTIONS: "llm",
     "/tokenize": "any",
     "/detokenize": "any",
 }
-"""Type of model by path. What each answers is a chat's or an embedding's answer, no more."""
+"""Type of model by path. What most answer is a chat's answer, no more."""
 _CHILDREN = {
     "plain": "exec sleep 3600",
     "ignore-term": "trap '' TERM; exec sleep 3600",
@@ -63,7 +65,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     add, seconds = parser.add_argument, float
     add("--port", type=int, default=0)
     add("--name", default="model", help="served name")
-    add("--type", choices=("llm", "embedding"), default="llm")
+    add("--type", choices=("llm", "embedding", "rerank"), default="llm")
     add("--ready-after", type=seconds, default=0.0, help="until then every path says 503")
     add("--refuse-until-ready", action="store_true", help="until then the port is closed instead")
     add("--exit-code", type=int, default=1, help="for --exit-after and --crash-after-requests")
@@ -286,6 +288,9 @@ class Backend:
         if path == _EMBEDDINGS:
             data = [{"object": "embedding", "index": 0, "embedding": [0.5, -0.25, 0.125]}]
             return {**common, "object": "list", "data": data, "usage": usage}
+        if path == _RERANK:
+            scores = [{"index": 0, "relevance_score": 0.75}]
+            return {**common, "object": "list", "results": scores, "usage": usage}
         if path == _TRANSCRIPTIONS:
             return {"text": text}
         if path == _COMPLETIONS:

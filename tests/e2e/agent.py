@@ -214,7 +214,8 @@ if "--version" in args:
 if "--help" in args:
     sys.exit(0)
 value = lambda flag: args[args.index(flag) + 1]
-kind = "embedding" if "--embedding" in args or "--embeddings" in args else "llm"
+kinds = {{"--embedding": "embedding", "--reranking": "rerank"}}
+kind = next((kinds[word] for word in args if word in kinds), "llm")
 extra = shlex.split(os.environ.get("STAND_IN", ""))
 os.execv(sys.executable, [sys.executable, {shlex.quote(str(STAND_IN))!r}, "--port", value("--port"),
     "--name", value("--alias"), "--type", kind, *extra])
