@@ -1,9 +1,10 @@
 """What the client of a request does: it sends a body, perhaps too large, and it may leave."""
 
 import asyncio
+from collections.abc import Callable
 from types import TracebackType
 
-from starlette.types import Receive
+from starlette.types import Receive, Scope
 
 from reconciler.errors import XgenError
 from reconciler.proxy import errors
@@ -37,40 +38,59 @@ async def read_body(
             return b"".join(chunks)
 
 
+class Presence:
+    """Whether the client is there: its connection says when it leaves, one listener hears it."""
+
+    __slots__ = ("_listener", "gone")
+
+    def __init__(self) -> None:
+        self.gone = False
+        self._listener: Callable[[], None] | None = None
+
+    def end(self) -> None:
+        self.gone = True
+        if self._listener is not None:
+            self._listener()
+
+    def listen(self, listener: Callable[[], None] | None) -> None:
+        self._listener = listener
+
+
 class WhileClientStays:
-    """`async with`: cancels its body at the moment the client leaves, and raises ClientLeft.
+    """`with`: cancels its body at the moment the client leaves, and raises ClientLeft.
 
     Streaming or not, before the first byte or after. litellm#37140: a request without streaming
     whose client had left was never cancelled. claude-code-proxy PR#114: a middleware that wraps
-    `receive` hides that the client left, so nothing here does. The server reports the end of an
-    answer as a disconnect too: the body must not wait for anything after the last `send`.
+    `receive` hides that the client left; here the connection itself says so, through `presence` in
+    the request's state. No task has to wait for it: that was an eighth of a request's cost.
     """
 
-    def __init__(self, receive: Receive) -> None:
-        self._receive = receive
-        self._left = False
-        self._cancelling = 0
+    __slots__ = ("_cancelling", "_left", "_presence", "_task")
 
-    async def __aenter__(self) -> None:
+    def __init__(self, scope: Scope) -> None:
+        self._presence: Presence = scope["state"]["presence"]
+        self._left = False
+
+    def __enter__(self) -> None:
+        if self._presence.gone:
+            raise ClientLeft("the client left before its request was looked at")
         task = asyncio.current_task()
         assert task is not None
         self._task: asyncio.Task[object] = task
         self._cancelling = task.cancelling()
-        self._watcher = asyncio.create_task(self._watch(), name="client-watcher")
+        self._presence.listen(self._leave)
 
-    async def _watch(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
+    def _leave(self) -> None:
         self._left = True
         self._task.cancel()
 
-    async def __aexit__(
+    def __exit__(
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._watcher.cancel()
+        self._presence.listen(None)
         if not self._left:
             return
         ours_alone = self._task.uncancel() <= self._cancelling

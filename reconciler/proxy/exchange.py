@@ -10,6 +10,7 @@ from starlette.types import ASGIApp, Message, Scope
 from uvicorn.protocols.http.flow_control import FlowControl
 
 from reconciler.errors import Bug
+from reconciler.proxy.client import Presence
 from reconciler.proxy.errors import Header, Problem
 
 _STATUS_LINES = {status: b"HTTP/1.1 %d \r\n" % status for status in range(200, 600)} | {
@@ -61,6 +62,7 @@ class Exchange:
     """
 
     def __init__(self, scope: Scope, wire: Wire, *, last: bool, expects_continue: bool) -> None:
+        scope["state"]["presence"] = self._presence = Presence()
         self.scope = scope
         self.last = last
         self.body_complete = False
@@ -70,7 +72,6 @@ class Exchange:
         self._body = bytearray()
         self._news = asyncio.Event()
         self._disconnected = False
-        self._left = False
         self._chunked = False
         self._resetting = False
         self._missing_bytes: int | None = None
@@ -105,8 +106,9 @@ class Exchange:
         self._news.set()
 
     def leave(self) -> None:
-        self._left = self._disconnected = True
+        self._disconnected = True
         self._news.set()
+        self._presence.end()
 
     # What the application calls.
 
@@ -115,21 +117,21 @@ class Exchange:
             self._expects_continue = False
             self._wire.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         if not self._is_over():
-            self._wire.flow.resume_reading()
             await self._news.wait()
             self._news.clear()
         if self._is_over():
             return _DISCONNECT
         body, self._body = bytes(self._body), bytearray()
+        self._wire.flow.resume_reading()  # behind the last piece too: the client may leave
         return {"type": "http.request", "body": body, "more_body": not self.body_complete}
 
     def _is_over(self) -> bool:
         return self._disconnected or self.answer is _ENDED
 
     async def send(self, message: Message) -> None:
-        if self._wire.flow.write_paused and not self._left:
+        if self._wire.flow.write_paused and not self._presence.gone:
             await self._wire.flow.drain()
-        if self._left:
+        if self._presence.gone:
             return
         if message["type"] == "http.response.start":
             self._begin(message["status"], message["headers"])
@@ -156,6 +158,9 @@ class Exchange:
         if not head.count(b"\n") == head.count(b"\r") == len(parts):
             raise Bug("cannot begin an answer: a header has the end of a line in it")
         self.answer = _BEGUN
+        if self._body:  # of which nobody will ask any more; while it is read on, an end is heard
+            self._body.clear()
+            self._wire.flow.resume_reading()
         self._wire.write(head)
         if self._missing_bytes == 0:
             self._end_on_wire()

@@ -57,7 +57,6 @@ class Events:
             return
         problem = await self._streams.send(
             scope,
-            receive,
             send,
             content_type=b"text/event-stream",
             chunks=self._follow(page, query, newest=not given),
@@ -129,7 +128,6 @@ class ModelLogs:
             return
         refused = await self._streams.send(
             scope,
-            receive,
             send,
             content_type=reply.TEXT,
             chunks=self._follow(log, text, model.name),

@@ -91,7 +91,7 @@ class _Request:
             problem = await body.read(receive, given)
             if problem is not None:
                 return problem
-            async with WhileClientStays(receive):
+            with WhileClientStays(self._scope):
                 peek = await gateway.peeking.peek(body)
                 return peek if isinstance(peek, Problem) else await self._wait(body, peek)
 

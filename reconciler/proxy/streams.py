@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from starlette.types import Receive, Scope, Send
+from starlette.types import Scope, Send
 
 from reconciler.proxy import errors
 from reconciler.proxy.client import ClientLeft, WhileClientStays
@@ -37,7 +37,6 @@ class Streams:
     async def send(
         self,
         scope: Scope,
-        receive: Receive,
         send: Send,
         *,
         content_type: bytes,
@@ -50,7 +49,7 @@ class Streams:
                 return errors.too_many_followers(self._most)
             self._open += 1
             try:
-                async with WhileClientStays(receive):
+                with WhileClientStays(scope):
                     await send(_head(content_type))
                     if scope["method"] != "HEAD":
                         await self._pass_on(chunks, send, heartbeat)

@@ -31,6 +31,17 @@ async def test_before_the_first_byte(stand_in: StartStandIn, body: object, leave
 
 
 @pytest.mark.parametrize("leave", [wire.close, wire.half_close, wire.reset])
+async def test_behind_a_large_body(stand_in: StartStandIn, leave: Leave) -> None:
+    """Its last piece may fill what we keep unread: we read on all the same, and hear the end."""
+    backend = stand_in("--hang")
+    async with running_agent(backend.as_model()) as agent:
+        _, writer = await agent.send_raw({"model": "llm", "x": "A" * 200_000})
+        await backend.until_running(1)
+        leave(writer)
+        await wire.until_forgotten(agent, backend)
+
+
+@pytest.mark.parametrize("leave", [wire.close, wire.half_close, wire.reset])
 async def test_in_the_middle_of_a_stream(stand_in: StartStandIn, leave: Leave) -> None:
     backend = stand_in("--chunks", "100000", "--chunk-interval", "0.005")
     async with running_agent(backend.as_model()) as agent:
@@ -109,6 +120,19 @@ async def test_a_client_that_stays_keeps_its_connection(stand_in: StartStandIn) 
         await reader.readuntil(b'"total_tokens": 1}}')
         state = await backend.state()
         assert (state["served"], state["cancelled"]) == (4, 0)
+
+
+async def test_between_two_requests_nothing_is_left_to_cancel(stand_in: StartStandIn) -> None:
+    """The answer is whole before the backend's connection is back in its place."""
+    backend = stand_in()
+    async with running_agent(backend.as_model()) as agent:
+        for leave in (wire.close, wire.half_close, wire.reset) * 5:
+            reader, writer = await agent.send_raw({"model": "llm"})
+            await reader.readuntil(b'"total_tokens": 1}}')
+            leave(writer)
+        state = await backend.state()
+        assert (state["served"], state["cancelled"], state["running"]) == (15, 0, 0)
+        assert agent.traffic.total == 0
 
 
 def _held() -> tuple[int, int]:

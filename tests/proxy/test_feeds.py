@@ -10,6 +10,7 @@ import pytest
 
 from reconciler.events import EventKind
 from reconciler.plan.ids import ModelName
+from reconciler.proxy.client import Presence
 from reconciler.proxy.streams import Streams
 from tests.proxy.agent import Agent, running_agent
 from tests.proxy.builders import KEY, Operators, model
@@ -153,12 +154,22 @@ async def test_followers_are_few_and_their_places_come_free() -> None:
         answer.close()
 
 
+async def test_a_follower_whose_body_nobody_reads_is_missed_when_it_leaves() -> None:
+    operators = with_events(1)
+    async with running_agent(operators=operators) as agent:
+        body = b"x" * 300_000
+        for _ in range(100):  # more than there are places
+            reader, writer = await agent.connect()
+            head = f"GET {EVENTS}?follow=true HTTP/1.1\r\nHost: a\r\nContent-Length: {len(body)}"
+            writer.write(head.encode() + b"\r\n\r\n" + body)
+            answer = await reader.readuntil(b"\r\n\r\n")
+            assert answer.startswith(b"HTTP/1.1 200 ")
+            writer.transport.abort()
+
+
 async def test_a_quiet_stream_says_that_it_lives() -> None:
     sent: list[bytes] = []
     lives = asyncio.Event()
-
-    async def receive() -> Any:
-        await asyncio.Event().wait()
 
     async def send(message: Any) -> None:
         sent.append(message.get("body", b""))
@@ -173,8 +184,7 @@ async def test_a_quiet_stream_says_that_it_lives() -> None:
     streams = Streams(ending, heartbeat_seconds=0.01)
     sending = asyncio.create_task(
         streams.send(
-            {"type": "http", "method": "GET"},
-            receive,
+            {"type": "http", "method": "GET", "state": {"presence": Presence()}},
             send,
             content_type=b"text/event-stream",
             chunks=nothing(),
