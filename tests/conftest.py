@@ -21,6 +21,10 @@ settings.register_profile(
 )
 settings.load_profile("shared")
 
+# Where pytest has loaded readline, it gives these to its workers; a test says the size itself.
+os.environ.pop("COLUMNS", None)
+os.environ.pop("LINES", None)
+
 KNOWN = (
     "needs the right to mount",
     "no user namespace with a limit of its own",

@@ -15,6 +15,7 @@ from typing import Any
 
 import httpx
 
+from tests.ports import own_ports
 from tests.waiting import wait_for, wait_until
 
 Entry = dict[str, Any]
@@ -99,6 +100,7 @@ class Agent:
             *("--data-dir", str(self.data)),
             *("--node", "node-a"),
             *("--listen", "127.0.0.1:0"),
+            *("--ports", f"{own_ports()[0]}-{own_ports()[-1]}"),
             *("--poll-interval", "0.5"),
             *("--log-format", "json"),
         ]
