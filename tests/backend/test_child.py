@@ -158,7 +158,7 @@ def test_a_reranker_as_a_model_for_embeddings_gives_vectors(tmp_path: Path) -> N
         answer = backend.post("/v1/embeddings", {"input": "a panda"}).json()
     vector = answer["data"][0]["embedding"]
     assert len(vector) == WIDTH
-    assert sum(number * number for number in vector) == pytest.approx(1, abs=1e-3)
+    assert sum(abs(number) > 1e-3 for number in vector) > WIDTH / 2
 
 
 def test_ends_with_a_clear_line_when_the_file_is_gone(tmp_path: Path) -> None:
