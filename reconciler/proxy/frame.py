@@ -7,8 +7,9 @@ import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from structlog.contextvars import bind_contextvars
 
-from reconciler.proxy import errors, headers, reply
+from reconciler.proxy import error_shape, errors, headers, reply
 from reconciler.proxy.board import StatusReader
+from reconciler.proxy.error_shape import ErrorShape
 
 _ID = re.compile(rb"[\x21-\x7e]{1,128}")
 
@@ -39,7 +40,7 @@ class Frame:
         async def send_framed(message: Message) -> None:
             nonlocal started
             if message["type"] == "http.response.start":
-                self._frame(message, request_id)
+                self._frame(message, request_id, scope["path"])
                 await send(message)
                 started = True
             else:
@@ -56,8 +57,10 @@ class Frame:
         if refused is not None and not started:
             await reply.send_problem(scope, send_framed, refused)
 
-    def _frame(self, message: Message, request_id: bytes) -> None:
+    def _frame(self, message: Message, request_id: bytes, path: str) -> None:
         added = [(b"x-request-id", request_id)]
+        if error_shape.of_path(path) is ErrorShape.ANTHROPIC:
+            added.append((b"request-id", request_id))  # the one that Anthropic's clients read
         if headers.first(message["headers"], b"x-served-by") is None:
             added.append((b"x-served-by", self._board.current().node.encode()))
         message["headers"] = [*message["headers"], *added]

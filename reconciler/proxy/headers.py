@@ -30,7 +30,13 @@ _NOT_TO_BACKEND = _HOP_BY_HOP | {
     b"x-target-server",
     b"x-cluster-routed",
 }
-_NOT_TO_CLIENT = _HOP_BY_HOP | {b"date", b"server", b"x-request-id", b"x-served-by"}
+_NOT_TO_CLIENT = _HOP_BY_HOP | {
+    b"date",
+    b"server",
+    b"x-request-id",
+    b"request-id",
+    b"x-served-by",
+}
 _EVENT_STREAM = b"text/event-stream"
 
 
