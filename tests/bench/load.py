@@ -2,11 +2,13 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import cast
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Protocol, cast
 
 import httptools
+
+from tests.bench import wire
 
 _DEADLINE_SECONDS = 120.0
 """For one measurement; only a hang reaches it."""
@@ -14,6 +16,21 @@ _DEADLINE_SECONDS = 120.0
 
 class WrongAnswer(Exception):
     """A peer did not answer as the upstream does: its figures would mean nothing."""
+
+
+class Measured(Protocol):
+    """`fault`: how the peer misbehaved; its other figures mean nothing then."""
+
+    fault: str | None
+
+
+@contextmanager
+def noting_fault(of: Measured) -> Iterator[None]:
+    """A peer that misbehaves ends its own measurement only."""
+    try:
+        yield
+    except (WrongAnswer, OSError) as exc:
+        of.fault = str(exc) or type(exc).__name__
 
 
 class _Job:
@@ -115,3 +132,7 @@ async def clients(port: int, connections: int) -> AsyncIterator[Clients]:
     finally:
         for connection in opened:
             connection.close()
+
+
+async def ask_small(asked: Clients, *, count: int) -> list[float]:
+    return await asked.ask(wire.json_request(), wire.JSON_ANSWER, count=count)

@@ -1,124 +1,69 @@
 """The results as Markdown: the tables that are printed, and `docs/performance.md` around them."""
 
-from collections.abc import Callable, Iterable, Sequence
-from statistics import median
+from collections.abc import Iterable
 
-from tests.bench.proxy import CONNECTIONS, STREAMS, ProxyResult, Rounds
-from tests.bench.reconcile import LoopResult
+from tests.bench.leaving import AT_ONCE
+from tests.bench.loop_tables import loop_tables
+from tests.bench.proxy_tables import (
+    bodies_table,
+    ending_table,
+    idle_table,
+    leaving_table,
+    small_table,
+)
+from tests.bench.published import published_table
+from tests.bench.results import Results
+from tests.bench.small import CONNECTIONS, STREAMS
 from tests.bench.wire import INTERVAL_SECONDS
 
-_LABELS = {
-    "agent": "**the agent**",
-    "aiohttp": "bare ASGI and aiohttp, no routing",
-    "floor": "uvicorn, a constant answer (no proxy)",
-    "nginx": "nginx `proxy_pass`",
-}
+
+def tables(results: Results) -> str:
+    """Of all that was measured."""
+    return "\n\n".join("\n".join(lines) for lines in _tables(results))
 
 
-def tables(proxy: ProxyResult, loop: LoopResult) -> str:
-    """Medians. A ratio is that of two peers in the same round; in brackets, its least and most."""
-    return "\n".join((*_proxy_table(proxy), "", *_tick_table(loop), "", *_agent_table(loop)))
+def _tables(results: Results) -> Iterable[Iterable[str]]:
+    if results.small:
+        yield small_table(results.small)
+    for name, why in results.absent.items():
+        yield (f"{name} was **not measured**: {why}.",)
+    if results.idle:
+        yield idle_table(results.idle)
+    if results.bodies:
+        yield bodies_table(results.bodies)
+    if results.leaving:
+        yield leaving_table(results.leaving)
+    if results.ending:
+        yield ending_table(results.ending)
+    if results.small and results.idle:
+        yield published_table(results.small, results.idle)
+    if results.reconcile:
+        yield loop_tables(results.reconcile)
 
 
-def page(proxy: ProxyResult, loop: LoopResult, *, date: str) -> str:
-    """`docs/performance.md`. `date`: of the run."""
+def page(results: Results, *, date: str) -> str:
+    """`docs/performance.md`. `date`: of the run, which had all parts."""
+    small, idle, bodies = results.small, results.idle, results.bodies
+    leaving, loop = results.leaving, results.reconcile
+    assert small is not None
+    assert idle is not None
+    assert bodies is not None
+    assert leaving is not None
+    assert loop is not None
     return _PAGE.format(
         date=date,
-        tables=tables(proxy, loop),
-        rounds=proxy.effort.rounds,
-        requests=proxy.effort.requests,
+        tables=tables(results),
+        rounds=small.effort.rounds,
+        requests=small.effort.requests,
         connections=CONNECTIONS,
         streams=STREAMS,
         chunks=round(1 / INTERVAL_SECONDS),
-        changes=loop.effort.changes,
-        ticks=loop.effort.ticks,
-        idle=loop.effort.idle_seconds,
+        idle=idle.effort,
+        bodies=bodies.effort.rounds * bodies.effort.bodies,
+        leaving=leaving.effort,
+        at_once=AT_ONCE,
+        loop=loop.effort,
     )
-
-
-def _proxy_table(result: ProxyResult) -> Iterable[str]:
-    against = [name for name in ("floor", "nginx") if name in result.peers]
-    ratios = [f"÷ {'uvicorn' if name == 'floor' else name}" for name in against]
-    yield _row(
-        "proxy",
-        *("CPU a request, µs", *ratios, "CPU an SSE chunk, µs", *ratios),
-        *("added p50, µs", "RSS, MB"),
-    )
-    yield _row("---", *["---:"] * (4 + 2 * len(against)))
-    for name, label in _LABELS.items():
-        if name in result.peers:
-            rounds = result.peers[name]
-            yield _row(
-                label,
-                f"{median(rounds.cpu_a_request):.0f}",
-                *(_ratio(rounds, result.peers[other], _requests) for other in against),
-                f"{median(rounds.cpu_a_chunk):.0f}",
-                *(_ratio(rounds, result.peers[other], _chunks) for other in against),
-                _added(rounds, result),
-                f"{rounds.resident_bytes / 1e6:.0f}",
-            )
-    for name, why in result.absent.items():
-        yield f"\n{name} was **not measured**: {why}."
-
-
-def _requests(rounds: Rounds) -> Sequence[float]:
-    return rounds.cpu_a_request
-
-
-def _chunks(rounds: Rounds) -> Sequence[float]:
-    return rounds.cpu_a_chunk
-
-
-def _ratio(own: Rounds, other: Rounds, of: Callable[[Rounds], Sequence[float]]) -> str:
-    if own is other:
-        return "1"
-    ratios = [a / b for a, b in zip(of(own), of(other), strict=True)]
-    return f"{median(ratios):.1f} ({min(ratios):.1f}–{max(ratios):.1f})"
-
-
-def _added(rounds: Rounds, result: ProxyResult) -> str:
-    """A server that has no upstream behind it adds nothing: its own time is shown."""
-    if rounds is result.peers["floor"]:
-        return f"({median(rounds.p50):.0f} in all)"
-    added = [p50 - direct for p50, direct in zip(rounds.p50, result.direct_p50, strict=True)]
-    return f"+{median(added):.0f}"
-
-
-def _tick_table(result: LoopResult) -> Iterable[str]:
-    counts = result.effort.tick_models
-    yield _row(
-        "a tick that finds nothing to do, CPU ms", *(f"{count:,} models" for count in counts)
-    )
-    yield _row("---", *["---:"] * len(counts))
-    for kind in dict.fromkeys(ticks.kind for ticks in result.ticks):
-        own = {ticks.models: ticks for ticks in result.ticks if ticks.kind == kind}
-        yield _row(f"models {kind}", *(f"{own[count].cpu:.2f}" for count in counts))
-    firsts = ((t.first for t in result.ticks if t.models == count) for count in counts)
-    yield _row(
-        "the tick that takes up a new manifest (wall)", *(f"{median(f):.0f}" for f in firsts)
-    )
-
-
-def _agent_table(result: LoopResult) -> Iterable[str]:
-    yield _row("a real agent", "", "")
-    yield _row("---", "---:", "---:")
-    for change in result.changes:
-        delays = change.delays
-        yield _row(
-            f"{change.way} to backend's start, {change.models:,} models",
-            f"{median(delays):.0f} ms",
-            f"{min(delays):.0f}–{max(delays):.0f} ms",
-        )
-    for idle in result.idle:
-        yield _row(
-            f"idle, {idle.what}",
-            f"{idle.cpu_seconds:.2f} s CPU a minute",
-            f"RSS {idle.resident_bytes / 1e6:.0f} MB",
-        )
-
-
-def _row(*cells: str) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 _PAGE = """\
@@ -137,19 +82,40 @@ each begun with another server. Figures are medians of the rounds, a ratio is ta
 never wall clock.
 The agent is `xgen-model run` as operators start it: routing, the look into the body, the watch over
 the client and the accounting are in its figures. All proxies have the same upstream, the agent's
-backend, which answers constants. Every answer is compared with what the upstream sent.
+backend, which answers constants. Every answer is compared with what the upstream sent. For each
+table the servers are started anew.
 
 - *A request*: a chat completion of some 170 bytes, {requests:,} a round over {connections} busy
   connections.
 - *An SSE chunk*: {streams} streams side by side, {chunks} chunks a second each, all at the same
-  moment, as a batching engine gives them. uvicorn's own figure includes a timer a chunk.
-- *Added p50*: on one connection that is otherwise idle, less the upstream's own.
+  moment, as a batching engine gives them. The constant answers' own figure includes a timer a
+  chunk.
+- *Added p50*: on one connection that is otherwise idle, less the upstream's own. *RSS*: at start.
+- *Idle streams*: each got one event, then nothing. Rate and CPU are of {idle.requests:,} requests
+  as above, before and while they are open; {idle.rounds} rounds. Then all of them say nothing for
+  {idle.silence_seconds:.0f} s: the agent sends each a comment every 15 s, which load balancers
+  need, and the others nothing. This opens some 20,000 files: the bench raises the soft limit
+  (`ulimit -n`) to the hard one, for itself and for the servers.
+- *A body of 12 MB*: one image as a data URL, with `"model"` before or behind it; {bodies} of each,
+  one after the other. nginx writes it to disk first, as it does by default.
+- *Clients that leave*: {leaving.before_byte:,} a round before the first byte and
+  {leaving.midway:,} in a stream, {at_once} at a time, {leaving.rounds} rounds. The time is from
+  the client's close to the end of the request at the upstream, one client at a time.
+- *The upstream's connection ends*: a cut answer looks cut where its last chunk is missing.
+  vllm-router runs with `--disable-retries` and without its circuit breaker.
 - *bare ASGI and aiohttp* passes requests on and does nothing else: what is above it is our routing,
-  headers, watching and counting, what is below it is the HTTP client.
+  headers, watching and counting, what is below it is the HTTP client. *Our connection class* and
+  *uvicorn* (its own httptools protocol) are the servers alone: uvicorn is the floor of all that
+  runs on it.
 
-**Loop.** A tick is the real loop's with a real cache and real engines, {ticks} in a row; its CPU is
-that of all threads. Suspended models are fully looked up and planned, but nothing is started.
-A change switches one model on, all others are for other nodes ({changes} changes each, every text a
-new one); it ends when the backend's process runs. Plain files count when two reads 250 ms apart
-agree; a swapped link counts at once. Idle agents are watched for {idle:.0f} s.
+**Against the earlier figures.** They come from prototypes on another day (one upstream, no
+authentication, four interleaved rounds, nginx 16 µs a request), before the agent was whole. They
+are no measurement of this run: only the ratios can be held beside its own.
+
+**Loop.** A tick is the real loop's with a real cache and real engines, {loop.ticks} in a row; its
+CPU is that of all threads. Suspended models are fully looked up and planned, but nothing is
+started. A change switches one model on, all others are for other nodes ({loop.changes} changes
+each, every text a new one); it ends when the backend's process runs. Plain files count when two
+reads 250 ms apart agree; a swapped link counts at once. Idle agents are watched for
+{loop.idle_seconds:.0f} s.
 """

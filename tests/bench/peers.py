@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -20,40 +21,53 @@ from tests.waiting import wait_until
 _END_SECONDS = 30
 
 
+class CannotStart(Exception):
+    """A peer does not run here. The message says why."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """One server. `name` is a key of the results."""
+    """One server. `name` is a key of the results; `is_proxy`: it passes requests on."""
 
     name: str
     pid: int
     port: int
+    is_proxy: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """Who runs. `absent`: peers that this machine lacks, and why."""
+    """Who runs. `absent`: peers that are missing, and why."""
 
     upstream_port: int
     peers: tuple[Peer, ...]
     absent: dict[str, str]
 
+    def turn(self, number: int) -> tuple[Peer, ...]:
+        """The peers in the order of a round: each begins with another one."""
+        first = number % len(self.peers)
+        return (*self.peers[first:], *self.peers[:first])
+
 
 @contextmanager
-def field_of_peers(root: Path) -> Iterator[Field]:
-    """The agent with its one backend, and every peer in front of that same backend."""
-    with ExitStack() as stack:
-        agent, upstream_port = stack.enter_context(serving_agent(root / "agent"))
+def field_of_peers() -> Iterator[Field]:
+    """The agent with its one backend, and every peer in front of that same backend; all fresh."""
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder, ExitStack() as stack:
+        root = Path(folder)
+        agent, upstream = stack.enter_context(serving_agent(root / "agent"))
         peers = [
             agent,
-            stack.enter_context(_simple_server("floor")),
-            stack.enter_context(_simple_server("aiohttp", str(upstream_port))),
+            stack.enter_context(_simple_server("uvicorn", root)),
+            stack.enter_context(_simple_server("connection", root)),
+            stack.enter_context(_simple_server("aiohttp", root, str(upstream))),
         ]
         absent = {}
-        if (nginx := shutil.which("nginx")) is None:
-            absent["nginx"] = "it is not on PATH (Debian: apt-get install nginx)"
-        else:
-            peers.append(stack.enter_context(_nginx(nginx, root / "nginx", upstream_port)))
-        yield Field(upstream_port=upstream_port, peers=tuple(peers), absent=absent)
+        for name, start in (("nginx", _nginx), ("vllm-router", _vllm_router)):
+            try:
+                peers.append(stack.enter_context(start(root, upstream)))
+            except CannotStart as exc:
+                absent[name] = str(exc)
+        yield Field(upstream_port=upstream, peers=tuple(peers), absent=absent)
 
 
 @contextmanager
@@ -107,32 +121,62 @@ def _python(module: str) -> str:
 
 
 @contextmanager
-def _simple_server(kind: str, *args: str) -> Iterator[Peer]:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.bench.simple_servers", kind, *args],
-        stdout=subprocess.PIPE,
-        cwd=REPOSITORY,
-    )
+def _simple_server(kind: str, root: Path, *args: str) -> Iterator[Peer]:
+    with (root / f"{kind}.log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.bench.simple_servers", kind, *args],
+            stdout=subprocess.PIPE,
+            stderr=log,
+            cwd=REPOSITORY,
+        )
     assert process.stdout is not None
     with process.stdout:
         try:
-            yield Peer(name=kind, pid=process.pid, port=int(process.stdout.readline()))
+            port = int(process.stdout.readline())
+            yield Peer(name=kind, pid=process.pid, port=port, is_proxy=bool(args))
         finally:
             _end(process)
 
 
 @contextmanager
-def _nginx(program: str, folder: Path, upstream_port: int) -> Iterator[Peer]:
+def _nginx(root: Path, upstream: int) -> Iterator[Peer]:
+    program = shutil.which("nginx", path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin")
+    if program is None:
+        raise CannotStart("it is not on PATH (Debian: apt-get install nginx)")
+    folder = root / "nginx"
     folder.mkdir()
     port = _free_port()
     config = folder / "nginx.conf"
-    config.write_text(_NGINX.format(folder=folder, port=port, upstream=upstream_port))
-    process = subprocess.Popen([program, "-e", "stderr", "-p", str(folder), "-c", str(config)])
+    config.write_text(_NGINX.format(folder=folder, port=port, upstream=upstream))
+    command = [program, "-e", "stderr", "-p", str(folder), "-c", str(config)]
+    with _program("nginx", command, port, root) as peer:
+        yield peer
+
+
+@contextmanager
+def _vllm_router(root: Path, upstream: int) -> Iterator[Peer]:
+    """One process, as nginx. It resends nothing, and has no breaker, as our other peers."""
+    program = shutil.which("vllm-router", path=Path(sys.executable).parent)
+    if program is None:
+        raise CannotStart("it is not installed (pip install 'xgen-model[bench]')")
+    port = _free_port()
+    command = [program, "--host", "127.0.0.1", "--port", str(port)]
+    command += ["--worker-urls", f"http://127.0.0.1:{upstream}", "--policy", "round_robin"]
+    command += ["--disable-retries", "--disable-circuit-breaker", "--log-level", "error"]
+    command += ["--prometheus-host", "127.0.0.1", "--prometheus-port", str(_free_port())]
+    with _program("vllm-router", command, port, root) as peer:
+        yield peer
+
+
+@contextmanager
+def _program(name: str, command: list[str], port: int, root: Path) -> Iterator[Peer]:
+    with (root / f"{name}.log").open("wb") as log:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     try:
-        wait_until(lambda: process.poll() is not None or _listens(port), what="nginx listens")
+        wait_until(lambda: process.poll() is not None or _listens(port), what=f"{name} listens")
         if process.poll() is not None:
-            raise RuntimeError(f"cannot start nginx: it ended with code {process.returncode}")
-        yield Peer(name="nginx", pid=process.pid, port=port)
+            raise CannotStart(f"it ended at once, with code {process.returncode}")
+        yield Peer(name=name, pid=process.pid, port=port)
     finally:
         _end(process)
 
@@ -142,9 +186,10 @@ daemon off;
 master_process off;
 pid {folder}/pid;
 error_log stderr warn;
-events {{ worker_connections 4096; }}
+events {{ worker_connections 16384; }}
 http {{
   access_log off;
+  client_max_body_size 64m;
   client_body_temp_path {folder}/body;
   proxy_temp_path {folder}/proxy;
   fastcgi_temp_path {folder}/fastcgi;

@@ -7,8 +7,14 @@ from typing import Any
 
 import pytest
 
-from tests.bench import proxy
+from tests.bench import idle, leaving, small
+from tests.bench.results import Part
 from tests.e2e.agent import REPOSITORY
+
+_OURS = {"agent", "aiohttp", "connection", "uvicorn"}
+_THEIRS = {"nginx", "vllm-router"}
+_NO_PROXY = {"connection", "uvicorn"}
+_PROXY_PARTS = [part for part in Part if part is not Part.RECONCILE]
 
 
 @pytest.fixture(scope="module")
@@ -25,19 +31,52 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def test_every_peer_that_is_here_is_measured_and_every_other_is_named(
     results: dict[str, Any],
 ) -> None:
-    measured = results["proxy"]["peers"]
-    assert {"agent", "aiohttp", "floor"} <= measured.keys()
-    assert measured.keys() | results["proxy"]["absent"].keys() == {*measured, "nginx"}
-    for rounds in measured.values():
+    absent = results["absent"].keys()
+    assert absent <= _THEIRS
+    for part in _PROXY_PARTS:
+        measured = results[part]["peers"].keys()
+        without = _NO_PROXY if part in (Part.LEAVING, Part.ENDING) else set()
+        assert measured == (_OURS | _THEIRS) - without - absent
+    for rounds in results["small"]["peers"].values():
         for figures in ("cpu_a_request", "cpu_a_chunk", "p50"):
-            assert len(rounds[figures]) == proxy.QUICK.rounds
+            assert len(rounds[figures]) == small.QUICK.rounds
             assert min(rounds[figures]) > 0
 
 
+def test_no_measurement_of_the_agent_failed(results: dict[str, Any]) -> None:
+    faults = {part: results[part]["peers"]["agent"]["fault"] for part in _PROXY_PARTS}
+    assert faults == dict.fromkeys(_PROXY_PARTS)
+
+
 def test_the_requests_went_through_to_the_backend(results: dict[str, Any]) -> None:
-    proxies = len(results["proxy"]["peers"]) - 1  # all but the floor
-    assert results["proxy"]["upstream_requests"] >= proxies * proxy.QUICK.requests
-    assert results["proxy"]["upstream_events"] == proxies * proxy.STREAMS * proxy.QUICK.events
+    proxies = len(results["small"]["peers"].keys() - _NO_PROXY)
+    assert results["small"]["upstream_requests"] >= proxies * small.QUICK.requests
+    assert results["small"]["upstream_events"] == proxies * small.STREAMS * small.QUICK.events
+
+
+def test_nothing_is_left_of_clients_that_left(results: dict[str, Any]) -> None:
+    ours = results["leaving"]["peers"]["agent"]
+    alone = leaving.QUICK.one_by_one
+    assert ours["before_byte"]["left"] == alone + leaving.QUICK.before_byte
+    assert ours["midway"]["left"] == alone + leaving.QUICK.midway
+    assert (ours["running"], ours["in_flight"]) == (0, 0)
+    assert results["idle"]["peers"]["agent"]["left_open"] == 0
+
+
+def test_a_peer_that_never_closes_is_told_from_those_that_do(results: dict[str, Any]) -> None:
+    """The bare proxy has no watch over its clients."""
+    bare = results["leaving"]["peers"]["aiohttp"]
+    assert "still open" in bare["before_byte"]["fault"]
+    assert results["idle"]["peers"]["aiohttp"]["left_open"] == idle.QUICK.streams
+
+
+def test_a_cut_answer_is_told_from_a_whole_one(results: dict[str, Any]) -> None:
+    assert results["ending"]["peers"]["agent"] == {
+        "midway": "gets an error event, then is cut",
+        "status": 502,
+        "tries": 1,
+        "fault": None,
+    }
 
 
 def test_the_loop_is_measured(results: dict[str, Any]) -> None:

@@ -1,13 +1,18 @@
 """What is asked and answered in the proxy benchmark, as bytes; every peer is given the same."""
 
+import base64
 import json
+import random
 import re
+from dataclasses import dataclass
+from enum import StrEnum
 
 MODEL = "bench"
 PATH = "/v1/chat/completions"
 INTERVAL_SECONDS = 0.02
 """Between two chunks of one stream. All streams get theirs together, as one step of a batching
 engine gives them."""
+BIG_BYTES = 12_000_000
 
 _MESSAGES = [{"role": "user", "content": "Say in one short sentence what a reconciler is."}]
 _COMMON = {"id": "chatcmpl-0123456789abcdef", "created": 1700000000, "model": MODEL}
@@ -33,8 +38,39 @@ EVENT = (
     + b"\n\n"
 )
 LAST_EVENT = b"data: [DONE]\n\n"
+WATCHING = b"from now on\n"
+"""Then each request with a tag as it comes and ends."""
 
-_STREAMED = re.compile(rb'"max_tokens":(\d+),"stream":true')
+# Peers may write the body anew, its fields in another order.
+_STREAMED = re.compile(rb'"stream":true')
+_EVENTS = re.compile(rb'"max_tokens":(\d+)')
+_TAG = re.compile(rb'"user":"([a-z]+)-(\d+)"')
+_READ_BYTES = 4096
+"""Of a body; what is longer has none of the marks above."""
+
+
+class Manner(StrEnum):
+    """What the upstream does with a request that has a tag."""
+
+    SILENT = "silent"
+    """It never answers."""
+    STALLED = "stalled"
+    """It streams one event, and then nothing."""
+    DYING = "dying"
+    """It streams one event, and then its connection ends."""
+    REFUSED = "refused"
+    """Its connection ends before a byte."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    """Tells requests apart at the upstream. It is in the field `user`, which proxies keep."""
+
+    manner: Manner
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.manner}-{self.number}"
 
 
 def json_request() -> bytes:
@@ -53,10 +89,36 @@ def stream_answer(events: int) -> bytes:
     return EVENT * events + LAST_EVENT
 
 
+def tagged_request(tag: Tag) -> bytes:
+    """A stream is asked for, except of an upstream that does not answer."""
+    stream = tag.manner in (Manner.STALLED, Manner.DYING)
+    return _post(
+        _compact({"model": MODEL, "messages": _MESSAGES, "stream": stream, "user": str(tag)})
+    )
+
+
+def big_request(*, model_last: bool) -> bytes:
+    """One message with an image in it, as a data URL of 12 MB."""
+    image = base64.b64encode(random.Random(0).randbytes(BIG_BYTES // 4 * 3)).decode()
+    url = {"url": f"data:image/png;base64,{image}"}
+    content = [{"type": "image_url", "image_url": url}]
+    messages = [{"role": "user", "content": content}]
+    if model_last:
+        return _post(_compact({"messages": messages, "model": MODEL}))
+    return _post(_compact({"model": MODEL, "messages": messages}))
+
+
 def events_wanted(body: bytes) -> int | None:
     """None: no stream is asked for. Knows only the requests above."""
-    found = _STREAMED.search(body)
-    return int(found[1]) if found else None
+    if len(body) > _READ_BYTES or not _STREAMED.search(body):
+        return None
+    found = _EVENTS.search(body)
+    return int(found[1]) if found else 0
+
+
+def tag_of(body: bytes) -> Tag | None:
+    found = None if len(body) > _READ_BYTES else _TAG.search(body)
+    return Tag(Manner(found[1].decode()), int(found[2])) if found else None
 
 
 def _post(body: bytes) -> bytes:

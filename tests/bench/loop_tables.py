@@ -1,0 +1,43 @@
+"""The loop's results as tables."""
+
+from collections.abc import Iterable, Sequence
+from statistics import median
+
+from tests.bench.markdown import table
+from tests.bench.reconcile import LoopResult
+
+
+def loop_tables(result: LoopResult) -> Iterable[str]:
+    yield from _ticks(result)
+    yield ""
+    yield from table(("a real agent", "", ""), _agents(result))
+
+
+def _ticks(result: LoopResult) -> Iterable[str]:
+    counts = result.effort.tick_models
+    rows: list[Sequence[str]] = []
+    for kind in dict.fromkeys(ticks.kind for ticks in result.ticks):
+        own = {ticks.models: ticks for ticks in result.ticks if ticks.kind == kind}
+        rows.append((f"models {kind}", *(f"{own[count].cpu:.2f}" for count in counts)))
+    firsts = ((t.first for t in result.ticks if t.models == count) for count in counts)
+    rows.append(
+        ("the tick that takes up a new manifest (wall)", *(f"{median(f):.0f}" for f in firsts))
+    )
+    heads = (f"{count:,} models" for count in counts)
+    yield from table(("a tick that finds nothing to do, CPU ms", *heads), rows)
+
+
+def _agents(result: LoopResult) -> Iterable[Sequence[str]]:
+    for change in result.changes:
+        delays = change.delays
+        yield (
+            f"{change.way} to backend's start, {change.models:,} models",
+            f"{median(delays):.0f} ms",
+            f"{min(delays):.0f}–{max(delays):.0f} ms",
+        )
+    for idle in result.idle:
+        yield (
+            f"idle, {idle.what}",
+            f"{idle.cpu_seconds:.2f} s CPU a minute",
+            f"RSS {idle.resident_bytes / 1e6:.0f} MB",
+        )

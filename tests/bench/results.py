@@ -1,0 +1,67 @@
+"""All that is measured in one run."""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from enum import StrEnum, auto
+
+from tests.bench import bodies, ending, idle, leaving, reconcile, small
+from tests.bench.bodies import BodiesResult
+from tests.bench.ending import EndingResult
+from tests.bench.idle import IdleResult
+from tests.bench.leaving import LeavingResult
+from tests.bench.peers import Field, field_of_peers
+from tests.bench.reconcile import LoopResult
+from tests.bench.small import SmallResult
+
+
+class Part(StrEnum):
+    SMALL = auto()
+    IDLE = auto()
+    BODIES = auto()
+    LEAVING = auto()
+    ENDING = auto()
+    RECONCILE = auto()
+
+
+@dataclass(slots=True, kw_only=True)
+class Results:
+    """None: it was not asked for. `absent`: peers that were not measured, and why."""
+
+    absent: dict[str, str] = field(default_factory=dict)
+    small: SmallResult | None = None
+    idle: IdleResult | None = None
+    bodies: BodiesResult | None = None
+    leaving: LeavingResult | None = None
+    ending: EndingResult | None = None
+    reconcile: LoopResult | None = None
+
+
+def measured(parts: Collection[Part], *, quick: bool) -> Results:
+    """For every part the servers are fresh, for what one leaves behind is in the next one's
+    figures; in a quick run they are the same."""
+    results = Results()
+    through = [part for part in parts if part is not Part.RECONCILE]
+    for group in [through] if quick and through else [[part] for part in through]:
+        with field_of_peers() as who:
+            results.absent |= who.absent
+            for part in group:
+                _measure(results, part, who, quick=quick)
+    if Part.RECONCILE in parts:
+        results.reconcile = reconcile.measure(reconcile.QUICK if quick else reconcile.FULL)
+    return results
+
+
+def _measure(results: Results, part: Part, who: Field, *, quick: bool) -> None:
+    match part:
+        case Part.SMALL:
+            results.small = small.measure(who, small.QUICK if quick else small.FULL)
+        case Part.IDLE:
+            results.idle = idle.measure(who, idle.QUICK if quick else idle.FULL)
+        case Part.BODIES:
+            results.bodies = bodies.measure(who, bodies.QUICK if quick else bodies.FULL)
+        case Part.LEAVING:
+            results.leaving = leaving.measure(who, leaving.QUICK if quick else leaving.FULL)
+        case Part.ENDING:
+            results.ending = ending.measure(who)
+        case Part.RECONCILE:
+            pass  # it wants none of these servers
