@@ -37,6 +37,8 @@ _ALWAYS = {
     # setproctitle would overwrite the memory that /proc/PID/environ shows, and with it the nonce.
     "SPT_NOENV": "1",
     "PYTHONUNBUFFERED": "1",
+    # A failed assertion in ggml starts gdb where there is one, which holds up the process's end.
+    "GGML_NO_BACKTRACE": "1",
 }
 HIDDEN_GPUS = {"CUDA_VISIBLE_DEVICES": "-1", "HIP_VISIBLE_DEVICES": "-1"}
 """For a model on CPU: a build that could use GPUs must not take memory that nobody gave it."""
