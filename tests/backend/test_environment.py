@@ -42,6 +42,7 @@ def test_takes_over_a_short_list_of_the_agents_own_variables() -> None:
         "HF_HUB_OFFLINE": "1",
         "TRANSFORMERS_OFFLINE": "1",
         "SPT_NOENV": "1",
+        "GGML_NO_BACKTRACE": "1",
         "PYTHONUNBUFFERED": "1",
         "LLAMA_API_KEY": "k",
     }
