@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from reconciler.hub.rate_limit import UNLIMITED, RateLimit
 from reconciler.hub.s3 import S3Store
 from reconciler.hub.s3_connection import S3Settings
 
@@ -73,8 +74,8 @@ def serve_s3(folder: Path) -> Iterator[S3Server]:
 
 
 @contextmanager
-def s3_store(settings: S3Settings) -> Iterator[S3Store]:
-    store = S3Store(settings)
+def s3_store(settings: S3Settings, rate: RateLimit = UNLIMITED) -> Iterator[S3Store]:
+    store = S3Store(settings, rate=rate)
     try:
         yield store
     finally:

@@ -11,7 +11,8 @@ class TcpRelay:
     """Passes bytes on to 127.0.0.1:`target_port`.
 
     `cut_after`: a connection is closed after this many bytes of answers; None: never. `on_bytes`
-    is called with the bytes that one connection has passed to the client, as they pass.
+    is called with the bytes that one connection has passed to the client, as they pass. `passed`:
+    those of all.
     """
 
     def __init__(self, target_port: int) -> None:
@@ -20,6 +21,8 @@ class TcpRelay:
         self.port: int = self._listener.getsockname()[1]
         self.cut_after: int | None = None
         self.on_bytes: Callable[[int], None] = lambda _passed: None
+        self.passed = 0
+        self._lock = threading.Lock()
         self._open: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
         self._start(self._accept)
@@ -62,6 +65,8 @@ class TcpRelay:
                 target.sendall(data if cut is None else data[: max(0, cut - passed)])
                 passed += len(data)
                 if answers:
+                    with self._lock:
+                        self.passed += len(data)
                     self.on_bytes(passed)
                 if cut is not None and passed >= cut:
                     break

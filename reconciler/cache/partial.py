@@ -1,53 +1,165 @@
-"""Files that are being written. Each is locked by its writer, so that the dead ones can be told."""
+"""Files that are being written. Each is locked by its writer, so that the dead ones can be told.
 
+`.partial/NAME` and `NAME.journal` are named after the object and its version: the next try of
+either process finds them again. What has no journal is of no use to it.
+"""
+
+import contextlib
+import errno
+import hashlib
 import os
 import secrets
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
+from reconciler.cache.journal import Claims, PartsJournal, read_claims
 from reconciler.cache.layout import make_folder, sync_folder
 from reconciler.cache.locking import held, try_lock
+from reconciler.cache.store import StoredObject
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+_JOURNAL = ".journal"
+_LOCK = ".lock"
+_KEPT_SECONDS = 7 * 86400.0
+"""A model that was taken out and comes back within a week goes on where it was."""
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
-@dataclass(frozen=True, slots=True)
 class Partial:
-    fd: int
-    path: Path
+    """An object on its way, locked for as long as it is open."""
+
+    def __init__(self, fd: int, path: Path, item: StoredObject) -> None:
+        self.fd = fd
+        self.journal = PartsJournal(_journal_of(path), item)
+        self._path = path
+        self._is_published = False
 
     def publish(self, target: Path) -> None:
         """Give the written file its name, on disk when this returns."""
         os.fchmod(self.fd, 0o644)
         os.fsync(self.fd)
         make_folder(target.parent)
-        os.replace(self.path, target)
+        os.replace(self._path, target)
+        self._is_published = True
         sync_folder(target.parent)
+
+    def close(self, *, keep: bool) -> None:
+        """`keep`: what the journal knows to be finished stays for the next try."""
+        if self._is_published:
+            self.journal.remove()
+        elif not (keep and self.journal.has_parts):
+            self._path.unlink(missing_ok=True)
+            self.journal.remove()
+        self.journal.close()
+        os.close(self.fd)
 
 
 @contextmanager
-def new_partial(folder: Path) -> Iterator[Partial]:
-    """An empty file to write; what was not published by the end of the block is removed."""
-    path = folder / secrets.token_hex(16)
-    with held(folder / ".lock"):  # nobody sweeps between the two steps
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try_lock(fd)
+def open_partial(folder: Path, item: StoredObject) -> Iterator[Partial]:
+    """What an earlier try has left of the object, or an empty file.
+
+    What was not published by the end of the block is kept for the next try, as far as the journal
+    knows it to be finished; not where the disk is full: then others need the room more.
+    """
+    with held(folder / _LOCK):  # nobody sweeps between the two steps
+        partial = _locked(folder / name_of(item), item) or _locked(_nameless(folder), item)
+    if partial is None:
+        raise OSError(errno.EBUSY, "a new file is locked already")
+    keep = True
     try:
-        yield Partial(fd, path)
+        yield partial
+    except OSError as exc:
+        keep = exc.errno not in NO_ROOM
+        raise
     finally:
-        path.unlink(missing_ok=True)
-        os.close(fd)
+        partial.close(keep=keep)
+
+
+def claims_on(folder: Path, item: StoredObject) -> Claims | None:
+    """What an earlier try says it has of the object; not compared with the file yet."""
+    path = folder / name_of(item)
+    claims = read_claims(_journal_of(path))
+    if claims is None or not claims.are_of(item) or not path.is_file():
+        return None
+    return claims
+
+
+def allocated_bytes(folder: Path, item: StoredObject) -> int:
+    """How much of the object has its place on the disk already."""
+    try:
+        status = os.stat(folder / name_of(item))
+    except FileNotFoundError:
+        return 0
+    return min(item.size_bytes, status.st_blocks * 512)
 
 
 def remove_dead(folder: Path) -> None:
-    """Remove what writers that are gone left behind."""
-    with held(folder / ".lock"):
-        for path in folder.iterdir():
-            if path.name == ".lock" or not path.is_file():
+    """Remove what writers that are gone left behind, but for what can be gone on with."""
+    oldest = time.time() - _KEPT_SECONDS
+    _sweep(folder, lambda path, claims: claims is None or _written_at(path) < oldest)
+
+
+def remove_outdated(folder: Path, items: Collection[StoredObject]) -> None:
+    """Remove other versions of these objects: nobody will ask for them again."""
+    keys = {item.key for item in items}
+    names = {name_of(item) for item in items}
+    _sweep(
+        folder,
+        lambda path, claims: claims is not None and claims.key in keys and path.name not in names,
+    )
+
+
+def remove_others(folder: Path, items: Collection[StoredObject]) -> None:
+    """Remove all that nobody writes, but for these objects: there is no room for it."""
+    names = {name_of(item) for item in items}
+    _sweep(folder, lambda path, _claims: path.name not in names)
+
+
+def name_of(item: StoredObject) -> str:
+    """One that only this version of the object has; an object without a version has none."""
+    if not item.version:
+        return secrets.token_hex(16)
+    text = f"{item.key}\0{item.version}\0{item.size_bytes}"
+    return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()[:32]
+
+
+def _nameless(folder: Path) -> Path:
+    return folder / secrets.token_hex(16)
+
+
+def _locked(path: Path, item: StoredObject) -> Partial | None:
+    """None where somebody else has it: another agent on a file system without shared locks."""
+    fd = os.open(path, _FLAGS, 0o600)
+    if try_lock(fd):
+        return Partial(fd, path, item)
+    os.close(fd)
+    return None
+
+
+def _journal_of(path: Path) -> Path:
+    return path.with_name(path.name + _JOURNAL)
+
+
+def _written_at(path: Path) -> float:
+    return _journal_of(path).stat().st_mtime
+
+
+def _sweep(folder: Path, is_useless: Callable[[Path, Claims | None], bool]) -> None:
+    with held(folder / _LOCK):
+        for path in sorted(folder.iterdir()):
+            if path.name == _LOCK or not path.is_file():
+                continue
+            if path.name.endswith(_JOURNAL):
+                if not path.with_name(path.name.removesuffix(_JOURNAL)).exists():
+                    path.unlink()
                 continue
             fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
             try:
-                if try_lock(fd):
+                if try_lock(fd) and is_useless(path, read_claims(_journal_of(path))):
                     path.unlink()
+                    with contextlib.suppress(FileNotFoundError):
+                        _journal_of(path).unlink()
             finally:
                 os.close(fd)

@@ -1,23 +1,56 @@
 """Brings the missing files of one revision from the hub, each verified before it has its name."""
 
-import errno
 import os
 import shutil
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from reconciler.cache.layout import Layout, make_folder, sync_folder
-from reconciler.cache.partial import new_partial
+from reconciler.cache.partial import (
+    NO_ROOM,
+    allocated_bytes,
+    claims_on,
+    open_partial,
+    remove_others,
+    remove_outdated,
+)
 from reconciler.cache.record import Record, RecordedObject, load_record, save_record
+from reconciler.cache.side_by_side import side_by_side
 from reconciler.cache.store import Store
 from reconciler.errors import Transient
 
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 OnProgress = Callable[[int, int], None]
 """Told the bytes that are here, and the bytes of all files of the model."""
+
+
+class _Progress:
+    """The bytes of all files together. Thread-safe; what is told is told in order."""
+
+    def __init__(self, total: int, tell: OnProgress) -> None:
+        self.total = total
+        self._tell = tell
+        self._here: dict[str, int] = {}
+        self._done = 0
+        self._lock = threading.Lock()
+
+    def preset(self, path: str, here: int) -> None:
+        self._done += here - self._here.get(path, 0)
+        self._here[path] = here
+
+    def note(self, path: str, here: int) -> None:
+        """So many bytes of this file are there; fewer than before where it begins anew."""
+        with self._lock:
+            if self._here.get(path) != here:
+                self.preset(path, here)
+                self._tell(self._done, self.total)
+
+    @property
+    def missing(self) -> int:
+        return self.total - self._done
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,29 +66,54 @@ class Pull:
     def run(self, record: Record, paths: tuple[str, ...]) -> Record:
         """Publish these paths of the revision; returns its record. Raises Transient, Rejected.
 
-        What is done stays done: the next try begins after the last whole file.
+        What is done stays done: the next try begins after the last finished part of each file.
         """
         wanted = [item for item in record.objects if item.path in frozenset(paths)]
-        total = sum(item.size_bytes for item in wanted)
         missing = [item for item in wanted if not self._is_present(record, item)]
-        done = total - sum(item.size_bytes for item in missing)
-        self.on_progress(done, total)
+        progress = self._progress(wanted, missing)
         try:
             make_folder(self.layout.folder(self.prefix, record.digest))
             make_folder(self.layout.partials)
             shared = [item for item in missing if self._link_from_another(record, item)]
             record = self._record(record, shared)
             missing = [item for item in missing if item not in shared]
-            done += sum(item.size_bytes for item in shared)
+            for item in shared:
+                progress.note(item.path, item.size_bytes)
+            remove_outdated(self.layout.partials, missing)
             self._check_room(missing)
-            for item in missing:
-                self._fetch(record, item, done, total)
-                record = self._record(record, [item])
-                done += item.size_bytes
-                self.on_progress(done, total)
+            return self._fetch_all(record, missing, progress)
         except OSError as exc:
-            raise self._explained(exc, total - done) from exc
-        return record
+            raise self._explained(exc, progress.missing) from exc
+
+    def _progress(
+        self, wanted: Sequence[RecordedObject], missing: Sequence[RecordedObject]
+    ) -> _Progress:
+        """What is here counts from the beginning, and what an earlier try left of a file."""
+        progress = _Progress(sum(item.size_bytes for item in wanted), self.on_progress)
+        for item in wanted:
+            claims = claims_on(self.layout.partials, item) if item in missing else None
+            left = 0 if claims is None else claims.done_bytes
+            progress.preset(item.path, left if item in missing else item.size_bytes)
+        self.on_progress(progress.total - progress.missing, progress.total)
+        return progress
+
+    def _fetch_all(
+        self, record: Record, missing: Sequence[RecordedObject], progress: _Progress
+    ) -> Record:
+        """The largest first: the others fill the time in which it ends."""
+        lock = threading.Lock()
+        current = record
+
+        def fetch(item: RecordedObject, is_over: Callable[[], bool]) -> None:
+            nonlocal current
+            self._fetch(record, item, progress, lambda: is_over() or self.cancelled())
+            with lock:
+                current = self._record(current, [item])
+            progress.note(item.path, item.size_bytes)
+
+        by_size = sorted(missing, key=lambda item: item.size_bytes, reverse=True)
+        side_by_side(fetch, by_size, at_once=self.store.reads_at_once)
+        return current
 
     def _record(self, record: Record, items: list[RecordedObject]) -> Record:
         if not items:
@@ -93,15 +151,22 @@ class Pull:
             return True
         return False
 
-    def _fetch(self, record: Record, item: RecordedObject, done: int, total: int) -> None:
-        if self.cancelled():
+    def _fetch(
+        self,
+        record: Record,
+        item: RecordedObject,
+        progress: _Progress,
+        cancelled: Callable[[], bool],
+    ) -> None:
+        if cancelled():
             raise Transient(f"cannot fetch {self.prefix}: it is no longer wanted")
-        with new_partial(self.layout.partials) as partial:
+        with open_partial(self.layout.partials, item) as partial:
             self.store.read(
                 item,
                 partial.fd,
-                on_bytes=lambda here: self.on_progress(done + here, total),
-                cancelled=self.cancelled,
+                on_bytes=lambda here: progress.note(item.path, here),
+                cancelled=cancelled,
+                journal=partial.journal,
             )
             size = os.fstat(partial.fd).st_size
             if size != item.size_bytes:
@@ -110,9 +175,14 @@ class Pull:
                 )
             partial.publish(self._path(record.digest, item.path))
 
-    def _check_room(self, missing: list[RecordedObject]) -> None:
-        needed = sum(item.size_bytes for item in missing)
+    def _check_room(self, missing: Sequence[RecordedObject]) -> None:
+        """Room for all of it, before anything is fetched."""
+        there = sum(allocated_bytes(self.layout.partials, item) for item in missing)
+        needed = sum(item.size_bytes for item in missing) - there
         free = shutil.disk_usage(self.layout.models).free
+        if needed > free:
+            remove_others(self.layout.partials, missing)
+            free = shutil.disk_usage(self.layout.models).free
         if needed > free:
             raise Transient(self._no_room(needed, free))
 
@@ -123,7 +193,7 @@ class Pull:
         )
 
     def _explained(self, exc: OSError, missing: int) -> Transient:
-        if exc.errno in _NO_ROOM:
+        if exc.errno in NO_ROOM:
             return Transient(self._no_room(missing, shutil.disk_usage(self.layout.models).free))
         return Transient(f"cannot fetch {self.prefix} into {self.layout.models}: {exc.strerror}")
 

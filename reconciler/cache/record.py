@@ -24,6 +24,7 @@ class RecordedObject:
     size_bytes: int
     version: str
     md5: str | None = None
+    sha256: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +60,7 @@ def new_record(listing: Sequence[StoredObject], main_ref: str | None) -> Record:
             size_bytes=item.size_bytes,
             version=item.version,
             md5=item.md5,
+            sha256=item.sha256,
         )
         for item in listing
     )
@@ -97,6 +99,7 @@ def save_record(record: Record, path: Path) -> None:
                 "size_bytes": item.size_bytes,
                 "version": item.version,
                 "md5": item.md5,
+                "sha256": item.sha256,
             }
             for item in record.objects
         ],

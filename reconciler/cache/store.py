@@ -1,6 +1,6 @@
 """What the cache asks of a hub. The stores in `hub` have this shape; `node` hands one over."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 
@@ -8,7 +8,7 @@ class StoredObject(Protocol):
     """A file under a prefix.
 
     `path`: relative to the prefix. `key`: what the store calls it. `version`: changes with the
-    content, "" where the store has none. `md5`: hex, where known.
+    content, "" where the store has none. `md5`, `sha256`: hex, where known.
     """
 
     @property
@@ -21,6 +21,25 @@ class StoredObject(Protocol):
     def version(self) -> str: ...
     @property
     def md5(self) -> str | None: ...
+    @property
+    def sha256(self) -> str | None: ...
+
+
+class Journal(Protocol):
+    """Which parts of an object an earlier try, which may have been killed, has written."""
+
+    def begin(self, part_bytes: int) -> tuple[int, Mapping[int, int]]:
+        """The size of its parts, and the CRC-32 of each finished one, by index.
+
+        The size is `part_bytes` where there was no earlier try. What is said to be finished may
+        not be: a power cut keeps lines and loses blocks.
+        """
+
+    def finished(self, index: int, crc32: int) -> None:
+        """All bytes of this part were written."""
+
+    def forget(self) -> None:
+        """No part is finished after all."""
 
 
 class Store(Protocol):
@@ -28,6 +47,9 @@ class Store(Protocol):
 
     @property
     def location(self) -> str: ...
+    @property
+    def reads_at_once(self) -> int:
+        """How many reads side by side it serves best."""
 
     def objects(self, prefix: str) -> Sequence[StoredObject]:
         """All objects under `prefix`/; empty where there is no such prefix."""
@@ -42,8 +64,11 @@ class Store(Protocol):
         *,
         on_bytes: Callable[[int], None],
         cancelled: Callable[[], bool],
+        journal: Journal | None = None,
     ) -> None:
         """Write exactly this version of the object to `fd`, from position 0.
 
-        `on_bytes` is told how many of its bytes are there. OSError of a full disk passes as it is.
+        `on_bytes` is told how many of its bytes are there, by the calling thread. `journal`: what
+        an earlier try has left in `fd`; a store need not go on from there. OSError of a full disk
+        passes as it is.
         """

@@ -5,7 +5,7 @@ import fcntl
 import os
 from collections.abc import Callable
 
-from reconciler.errors import Transient
+from reconciler.hub.reserve import reserve
 
 _FICLONE = 0x40049409
 _CHUNK_BYTES = 4 << 20
@@ -27,18 +27,22 @@ def copy_file(
     size_bytes: int,
     *,
     on_bytes: Callable[[int], None],
-    cancelled: Callable[[], bool],
+    before_chunk: Callable[[int], None],
 ) -> int:
-    """Copy `size_bytes` and return how many were there. Raises OSError; Transient: cancelled."""
+    """Copy `size_bytes` and return how many were there. Raises OSError.
+
+    `before_chunk`: called with the size of each that is copied, not where blocks are shared; it
+    may wait, or raise to end the copy.
+    """
     if _cloned(source, target):
         on_bytes(size_bytes)
         return size_bytes
+    reserve(target, size_bytes)
     done = 0
     in_kernel = True
     while done < size_bytes:
-        if cancelled():
-            raise Transient("it is no longer wanted")
         want = min(_CHUNK_BYTES, size_bytes - done)
+        before_chunk(want)
         copied = _copy_in_kernel(source, target, want, done) if in_kernel else 0
         if copied == 0:  # not possible here, or a file system that says 0 for "cannot"
             in_kernel = False

@@ -8,7 +8,9 @@ from pathlib import Path
 
 from reconciler.errors import Transient
 from reconciler.hub.copying import copy_file
-from reconciler.hub.objects import HubObject, ObjectRef, checked_prefix
+from reconciler.hub.digests import has_digest, until_it_matches
+from reconciler.hub.objects import HubObject, Journal, ObjectRef, checked_prefix
+from reconciler.hub.rate_limit import UNLIMITED, RateLimit
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
@@ -17,11 +19,16 @@ class DirectoryStore:
     """Lists prefixes and copies files; blocking, for threads. Raises Transient.
 
     Links are followed (a Hugging Face `snapshots/` folder is made of them), never out of the hub.
+    `rate`: of the node; what shares its blocks with the hub is no traffic.
     """
 
-    def __init__(self, root: Path) -> None:
+    reads_at_once = 1
+    """A disk that seeks between files is slower than one that does not."""
+
+    def __init__(self, root: Path, *, rate: RateLimit = UNLIMITED) -> None:
         self.location = str(root)
         self._root = root
+        self._rate = rate
 
     def objects(self, prefix: str) -> tuple[HubObject, ...]:
         """All files under `prefix`/, sorted by path; empty where the hub has no such prefix."""
@@ -60,6 +67,7 @@ class DirectoryStore:
         *,
         on_bytes: Callable[[int], None],
         cancelled: Callable[[], bool],
+        journal: Journal | None = None,  # the seam's: a copy is not gone on with
     ) -> None:
         """Write all of the file's bytes to `fd`, from its position 0.
 
@@ -67,6 +75,26 @@ class DirectoryStore:
         that was listed is Transient. OSError for a full disk passes as it is.
         """
         doing = f"cannot fetch {stored.key} from {self.location}"
+
+        def check(count: int = 0) -> None:
+            self._rate.take(count, stopped=cancelled)
+            if cancelled():
+                raise Transient(f"{doing}: it is no longer wanted")
+
+        def fetch() -> bool:
+            self._copy(stored, fd, doing, on_bytes, check)
+            return has_digest(fd, stored, check=check)
+
+        until_it_matches(fetch, stored, doing=doing)
+
+    def _copy(
+        self,
+        stored: ObjectRef,
+        fd: int,
+        doing: str,
+        on_bytes: Callable[[int], None],
+        before_chunk: Callable[[int], None],
+    ) -> None:
         root = self._resolved_root(doing)
         try:
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -74,13 +102,11 @@ class DirectoryStore:
             try:
                 before = _version(os.fstat(source))
                 done = copy_file(
-                    source, fd, stored.size_bytes, on_bytes=on_bytes, cancelled=cancelled
+                    source, fd, stored.size_bytes, on_bytes=on_bytes, before_chunk=before_chunk
                 )
                 after = _version(os.fstat(source))
             finally:
                 os.close(source)
-        except Transient as exc:
-            raise Transient(f"{doing}: {exc}") from exc
         except OSError as exc:
             if exc.errno in _NO_ROOM:
                 raise

@@ -1,5 +1,6 @@
 """One object of a hub, and the two components that a prefix has."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -11,7 +12,8 @@ class HubObject:
     """A file under a prefix.
 
     `path`: relative to the prefix. `key`: what the store calls it. `version`: changes with the
-    content (the ETag, or size and mtime); "" where the store has none. `md5`: hex, where known.
+    content (the ETag, or size and mtime); "" where the store has none. `md5`, `sha256`: hex, where
+    known.
     """
 
     path: str
@@ -19,6 +21,7 @@ class HubObject:
     size_bytes: int
     version: str
     md5: str | None = None
+    sha256: str | None = None
 
 
 class ObjectRef(Protocol):
@@ -32,6 +35,25 @@ class ObjectRef(Protocol):
     def version(self) -> str: ...
     @property
     def md5(self) -> str | None: ...
+    @property
+    def sha256(self) -> str | None: ...
+
+
+class Journal(Protocol):
+    """Which parts of an object an earlier try, which may have been killed, has written."""
+
+    def begin(self, part_bytes: int) -> tuple[int, Mapping[int, int]]:
+        """The size of its parts, and the CRC-32 of each finished one, by index.
+
+        The size is `part_bytes` where there was no earlier try. What is said to be finished may
+        not be: a power cut keeps lines and loses blocks.
+        """
+
+    def finished(self, index: int, crc32: int) -> None:
+        """All bytes of this part were written."""
+
+    def forget(self) -> None:
+        """No part is finished after all."""
 
 
 def checked_prefix(prefix: str) -> str:

@@ -11,7 +11,16 @@ from reconciler.errors import Rejected
 from reconciler.hub.endpoint import Endpoint, parse_endpoint
 from reconciler.hub.proxies import Proxies
 
-_MAX_CONNECTIONS = 16
+MAX_CONNECTIONS = 16
+_RETRIES = Retry(
+    total=3,
+    connect=1,  # a host that swallows packets costs two timeouts, not four
+    backoff_factor=0.2,
+    status_forcelist=[500, 502, 503, 504],
+    raise_on_status=False,  # the last answer says more than "too many 503"
+    respect_retry_after_header=False,  # it may ask for hours; our own planner waits instead
+)
+_NO_RETRIES = Retry(total=0, raise_on_status=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +53,11 @@ class S3Connection:
     pool: urllib3.PoolManager
 
 
-def connect(settings: S3Settings) -> S3Connection:
-    """Connects to nothing yet. Raises Rejected for settings that cannot be."""
+def connect(settings: S3Settings, *, tries: bool = True) -> S3Connection:
+    """Connects to nothing yet. Raises Rejected for settings that cannot be.
+
+    `tries`: whether a request that fails is made again.
+    """
     endpoint = parse_endpoint(settings.endpoint)
     base = f"/{settings.base}" if settings.base else ""
     location = f"s3://{settings.bucket}{base} at {endpoint.url}"
@@ -53,7 +65,7 @@ def connect(settings: S3Settings) -> S3Connection:
         raise Rejected(
             f"cannot use {location}: MINIO_ACCESS_KEY and MINIO_SECRET_KEY belong together"
         )
-    pool = _pool(settings, endpoint)
+    pool = _pool(settings, endpoint, _RETRIES if tries else _NO_RETRIES)
     try:
         client = Minio(
             endpoint=endpoint.netloc,
@@ -70,21 +82,13 @@ def connect(settings: S3Settings) -> S3Connection:
     return S3Connection(location=location, client=client, pool=pool)
 
 
-def _pool(settings: S3Settings, endpoint: Endpoint) -> urllib3.PoolManager:
+def _pool(settings: S3Settings, endpoint: Endpoint, retries: Retry) -> urllib3.PoolManager:
     timeout = Timeout(connect=settings.connect_timeout_seconds, read=settings.read_timeout_seconds)
-    retries = Retry(
-        total=3,
-        connect=1,  # a host that swallows packets costs two timeouts, not four
-        backoff_factor=0.2,
-        status_forcelist=[500, 502, 503, 504],
-        raise_on_status=False,  # the last answer says more than "too many 503"
-        respect_retry_after_header=False,  # it may ask for hours; our own planner waits instead
-    )
     ca_file = settings.ca_file or certifi.where()
     proxy = settings.proxies.url_for(endpoint)
     if proxy is None:
         return urllib3.PoolManager(
-            timeout=timeout, retries=retries, maxsize=_MAX_CONNECTIONS, ca_certs=ca_file
+            timeout=timeout, retries=retries, maxsize=MAX_CONNECTIONS, ca_certs=ca_file
         )
     auth = parse_url(proxy).auth
     return urllib3.ProxyManager(
@@ -92,6 +96,6 @@ def _pool(settings: S3Settings, endpoint: Endpoint) -> urllib3.PoolManager:
         proxy_headers=make_headers(proxy_basic_auth=auth) if auth else None,
         timeout=timeout,
         retries=retries,
-        maxsize=_MAX_CONNECTIONS,
+        maxsize=MAX_CONNECTIONS,
         ca_certs=ca_file,
     )

@@ -43,6 +43,18 @@ _CAUSES = {
 _OF_PROXIES = (408, 412, 425, 429)
 """Statuses without a code that a gateway in between gives, too."""
 
+_PASSING_STATUSES = (429, 500, 502, 503, 504)
+_PASSING_CODES = ("InternalError", "RequestTimeout", "ServiceUnavailable", "SlowDown")
+
+
+def is_passing(exc: Exception) -> bool:
+    """Whether the store is overloaded, or fails in a way that the same request may not again."""
+    if isinstance(exc, S3Error):
+        return exc.code in _PASSING_CODES or exc.response.status in _PASSING_STATUSES
+    if isinstance(exc, InvalidResponseError):
+        return _status_of(exc) in _PASSING_STATUSES
+    return isinstance(exc, ServerError) and exc.status_code in _PASSING_STATUSES
+
 
 def explained(exc: Exception, doing: str) -> Transient:
     """`doing`: "cannot <verb> <object>". No key, secret or header gets into the message."""
@@ -54,8 +66,7 @@ def explained(exc: Exception, doing: str) -> Transient:
     if isinstance(exc, InvalidResponseError):  # some servers send their XML as text/xml
         text = str(exc)
         code = re.search(r"<Code>(\w+)</Code>", text)
-        answer = re.search(r"Response code: (\d+)", text)
-        return _by_code(doing, code[1] if code else "", int(answer[1]) if answer else 0, None, None)
+        return _by_code(doing, code[1] if code else "", _status_of(exc), None, None)
     if isinstance(exc, ServerError):
         return _by_code(doing, "", exc.status_code, None, None)
     if isinstance(exc, HTTPError):
@@ -63,6 +74,12 @@ def explained(exc: Exception, doing: str) -> Transient:
     if isinstance(exc, ParseError):
         return Transient(f"{doing}: it does not answer as an S3 store; check MINIO_ENDPOINT")
     return Transient(f"{doing}: {exc}; check MINIO_ENDPOINT and --hub")
+
+
+def _status_of(exc: InvalidResponseError) -> int:
+    """It says it in its text only."""
+    answer = re.search(r"Response code: (\d+)", str(exc))
+    return int(answer[1]) if answer else 0
 
 
 def _by_code(

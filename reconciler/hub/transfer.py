@@ -1,0 +1,274 @@
+"""One object, fetched in parts over several connections at once into a file.
+
+parts ──> workers (threads) ──> pwrite ──> journal ──> digest, in order
+              └─ a place among the node's connections for each GET
+"""
+
+import errno
+import os
+import random
+import threading
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from reconciler.errors import Transient
+from reconciler.hub.connections import Connections
+from reconciler.hub.digests import InOrderDigest, expected_digest
+from reconciler.hub.gate import Abandoned, Gate
+from reconciler.hub.objects import Journal, ObjectRef
+from reconciler.hub.parts import Part, part_bytes_for, parts_of
+from reconciler.hub.ranged_get import Body, Interrupted, RangedGets
+from reconciler.hub.rate_limit import RateLimit
+from reconciler.hub.reserve import reserve
+
+_WORKERS = 8
+_SLICE_BYTES = 256 * 1024
+_BARREN_TRIES = 4
+_CUT_PAUSE_SECONDS = 0.1
+_OVERLOADED_PAUSE_SECONDS = 0.5
+_LOOK_SECONDS = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """What all fetches of a node share."""
+
+    gets: RangedGets
+    connections: Connections
+    rate: RateLimit
+
+
+@dataclass(slots=True)
+class _Got:
+    """What a worker has of its part."""
+
+    size_bytes: int = 0
+    crc32: int = 0
+
+
+class Transfer:
+    """One try at one object. `doing`: "cannot fetch <key> from <store>"."""
+
+    def __init__(
+        self, line: Line, stored: ObjectRef, fd: int, journal: Journal | None, *, doing: str
+    ) -> None:
+        self._line = line
+        self._stored = stored
+        self._fd = fd
+        self._journal = journal
+        self._doing = doing
+        self._gate = Gate()
+        self._changed = threading.Condition()
+        self._done = 0
+        self._working = 0
+        self._failure: BaseException | None = None
+        self._bodies: set[Body] = set()
+        self._claims: dict[int, int] = {}
+        self._parts: tuple[Part, ...] = ()
+        self._left: Iterator[Part] = iter(())
+        self._digest: InOrderDigest | None = None
+        self._etag_is_md5 = True
+        self._by_ranges = True
+
+    def run(
+        self,
+        on_bytes: Callable[[int], None],
+        cancelled: Callable[[], bool],
+        *,
+        by_ranges: bool = True,
+    ) -> bool:
+        """`by_ranges`: False: by one GET, for a store that knows no ranges.
+
+        False: every byte came, and they do not match the digest. Raises Transient, NoRanges.
+
+        OSError from writing passes as it is. What is finished stays in the journal.
+        """
+        self._by_ranges = by_ranges
+        self._plan()
+        reserve(self._fd, self._stored.size_bytes)
+        expected = expected_digest(self._stored)
+        if expected is not None:
+            self._digest = InOrderDigest(expected.algorithm, self._parts)
+        self._working = min(_WORKERS, len(self._parts))
+        try:
+            for _ in range(self._working):
+                threading.Thread(target=self._work, name="transfer", daemon=True).start()
+            self._watch(on_bytes, cancelled)
+        finally:
+            self._gate.close()
+            with self._changed:
+                for body in self._bodies:
+                    body.interrupt()
+        if expected is None or self._digest is None:
+            return True
+        if expected.algorithm == "MD5" and not self._etag_is_md5:
+            return True
+        return self._digest.hex() == expected.hex
+
+    def _plan(self) -> None:
+        size = self._stored.size_bytes
+        part_bytes = part_bytes_for(size) if self._by_ranges else max(size, 1)
+        if size <= part_bytes:
+            self._journal = None  # nothing to go on from
+        if self._journal is not None:
+            part_bytes, claims = self._journal.begin(part_bytes)
+            self._claims = dict(claims)
+        self._parts = parts_of(size, part_bytes)
+        self._left = iter(self._parts)
+        self._done = sum(part.size_bytes for part in self._parts if part.index in self._claims)
+
+    def _watch(self, on_bytes: Callable[[int], None], cancelled: Callable[[], bool]) -> None:
+        """Until the workers have ended, or one has failed."""
+        told: int | None = None
+        while True:
+            with self._changed:
+                done, ended, failure = self._done, self._working == 0, self._failure
+            if cancelled():
+                raise Transient(f"{self._doing}: it is no longer wanted")
+            if done != told:
+                on_bytes(done)
+                told = done
+            if failure is not None:
+                raise failure
+            if ended:
+                return
+            with self._changed:
+                if (self._done, self._failure) == (told, None) and self._working:
+                    self._changed.wait(_LOOK_SECONDS)
+
+    def _work(self) -> None:
+        try:
+            while (part := self._next()) is not None:
+                self._bring(part)
+        except Abandoned:
+            return
+        except BaseException as exc:  # noqa: BLE001  the thread's boundary: it is raised above
+            with self._changed:
+                self._failure = self._failure or exc
+        finally:
+            with self._changed:
+                self._working -= 1
+                self._changed.notify()
+
+    def _next(self) -> Part | None:
+        with self._changed:
+            return next(self._left, None) if self._failure is None else None
+
+    def _bring(self, part: Part) -> None:
+        claimed = self._claims.get(part.index)
+        if claimed is None:
+            self._fetch(part)
+        elif self._crc32_of(part) != claimed:  # ollama#17520: zeros after a power cut
+            self._count(-part.size_bytes)
+            self._fetch(part)
+        if self._digest is not None:
+            self._digest.add(part, self._read_back)
+
+    def _fetch(self, part: Part) -> None:
+        """All of a part, over as many connections as it takes."""
+        got = _Got()
+        barren = 0
+        while True:
+            before = got.size_bytes
+            interrupted = self._continue(part, got)
+            if interrupted is None:
+                break
+            progressed = self._by_ranges and got.size_bytes > before
+            barren = 0 if progressed else barren + 1
+            if barren == _BARREN_TRIES:
+                at = part.offset + got.size_bytes
+                raise Transient(
+                    f"{interrupted.cause}, at {at} of {self._stored.size_bytes} bytes",
+                    retry_after_seconds=interrupted.cause.retry_after_seconds,
+                )
+            self._pause(barren, overloaded=interrupted.overloaded)
+        if self._journal is not None:
+            with self._gate, self._changed:
+                self._journal.finished(part.index, got.crc32)
+
+    def _continue(self, part: Part, got: _Got) -> Interrupted | None:
+        """One GET, for what is missing of a part; None: nothing is missing now."""
+        if not self._by_ranges:
+            self._count(-got.size_bytes)
+            got.size_bytes = 0
+        offset, missing = part.offset + got.size_bytes, part.size_bytes - got.size_bytes
+        try:
+            with (
+                self._line.connections.one(self._gate.check),
+                self._line.gets.body(self._stored, offset, missing, self._doing) as body,
+                self._interruptible(body),
+            ):
+                self._etag_is_md5 = self._etag_is_md5 and body.etag_is_md5
+                self._take(body, part, got)
+        except Interrupted as exc:
+            return exc
+        if got.size_bytes == part.size_bytes:
+            return None
+        return Interrupted(Transient(f"{self._doing}: the connection was cut"))
+
+    def _take(self, body: Body, part: Part, got: _Got) -> None:
+        """Write what comes, to the end of the part or of the answer."""
+        buffer = memoryview(bytearray(min(_SLICE_BYTES, part.size_bytes)))
+        while missing := part.size_bytes - got.size_bytes:
+            wanted = buffer[: min(len(buffer), missing)]
+            self._line.rate.take(len(wanted), stopped=self._gate.is_closed)
+            came = wanted[: body.readinto(wanted)]
+            if not came:
+                return
+            with self._gate:
+                _write(self._fd, came, part.offset + got.size_bytes)
+            if self._journal is not None:
+                got.crc32 = zlib.crc32(came, got.crc32)
+            got.size_bytes += len(came)
+            self._count(len(came))
+
+    def _pause(self, barren: int, *, overloaded: bool) -> None:
+        """Longer each time, and not the same for all who were cut at once."""
+        factor = 2**barren * random.uniform(0.5, 1.0)
+        if overloaded:
+            self._line.connections.hold_off(_OVERLOADED_PAUSE_SECONDS * factor)
+        elif barren:
+            self._gate.wait(_CUT_PAUSE_SECONDS * factor)
+
+    @contextmanager
+    def _interruptible(self, body: Body) -> Iterator[None]:
+        with self._changed:
+            self._bodies.add(body)
+        try:
+            self._gate.check()
+            yield
+        finally:
+            with self._changed:
+                self._bodies.discard(body)
+
+    def _count(self, difference: int) -> None:
+        with self._changed:
+            self._done += difference
+            self._changed.notify()
+
+    def _crc32_of(self, part: Part) -> int:
+        crc32 = 0
+        for piece in self._read_back(part):
+            crc32 = zlib.crc32(piece, crc32)
+        return crc32
+
+    def _read_back(self, part: Part) -> Iterator[memoryview]:
+        """What the file holds of a part, piece by piece, each valid until the next."""
+        buffer = memoryview(bytearray(min(_SLICE_BYTES, part.size_bytes)))
+        offset, end = part.offset, part.offset + part.size_bytes
+        while offset < end:
+            with self._gate:
+                count = os.preadv(self._fd, [buffer[: min(len(buffer), end - offset)]], offset)
+            if count == 0:
+                raise OSError(errno.EIO, "the file was cut while it was written")
+            yield buffer[:count]
+            offset += count
+
+
+def _write(fd: int, piece: memoryview, offset: int) -> None:
+    while piece:
+        written = os.pwrite(fd, piece, offset)
+        piece = piece[written:]
+        offset += written
