@@ -158,17 +158,23 @@ class RequestSeries:
 class RequestWatch:
     """One request: begun when it is made, ended once, whatever happened."""
 
-    __slots__ = ("_began", "_series", "code")
+    __slots__ = ("_asked", "_began", "_series", "code")
 
     def __init__(self, series: RequestSeries) -> None:
         self._series = series
+        self._asked = False
         self._began = time.perf_counter()
         self.code = HTTPStatus.INTERNAL_SERVER_ERROR.value
         """Of the answer, once it is known."""
 
-    def at_model(self, series: RequestSeries) -> None:
-        """It goes to this model."""
+    def about(self, series: RequestSeries) -> None:
+        """It means this model."""
         self._series = series
+
+    def at_model(self, series: RequestSeries) -> None:
+        """It goes to this model's backend: how long it takes counts from here on."""
+        self._series = series
+        self._asked = True
 
     def first_byte(self) -> None:
         if self._series.first_byte is not None:
@@ -176,7 +182,7 @@ class RequestWatch:
 
     def end(self) -> None:
         self._series.count(self.code)
-        if self._series.whole is not None and self.code != CLIENT_LEFT:
+        if self._asked and self._series.whole is not None and self.code != CLIENT_LEFT:
             self._series.whole.observe(time.perf_counter() - self._began)
 
 

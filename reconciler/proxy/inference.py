@@ -118,7 +118,12 @@ class _Request:
             return errors.waited_too_long(model.name, turns.wait_seconds)
 
     def _choose(self, named: str | None) -> Choice | Problem:
-        return route_table.choose(self._gateway.routes.current(), named, self._path.types)
+        """A refusal, too, is counted with the model that it is about."""
+        choice = route_table.choose(self._gateway.routes.current(), named, self._path.types)
+        model = choice.model if isinstance(choice, Problem) else choice.model.name
+        if model is not None:
+            self._watch.about(self._gateway.metrics.of_model(model))
+        return choice
 
     async def _forward(
         self, choice: Choice, body: Body | Form, peek: Peek, query: bytes

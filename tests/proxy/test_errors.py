@@ -1,0 +1,71 @@
+"""The errors that we make: each is documented, and none that we do not make."""
+
+import inspect
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import pytest
+
+from reconciler.plan.desired import ModelType
+from reconciler.plan.phase import State
+from reconciler.proxy import errors
+from reconciler.proxy.errors import Problem
+from reconciler.status import ModelStatus
+from tests.proxy.builders import model
+
+_DOCS = Path(__file__).parents[2] / "docs/http.md"
+_VALUES: dict[object, Any] = {
+    str: "x",
+    int: 1,
+    float: 1.0,
+    tuple[str, ...]: ("a", "b"),
+    tuple[ModelType, ...]: (ModelType.LLM,),
+}
+
+
+def _problems() -> dict[str, Problem]:
+    """One of each function that makes some, and of each state of a model."""
+    makers: dict[str, Callable[..., Problem]] = {
+        name: maker
+        for name, maker in inspect.getmembers(errors, inspect.isfunction)
+        if get_type_hints(maker).get("return") is Problem and not name.startswith("_")
+    }
+    made = {}
+    for name, maker in makers.items():
+        hints = get_type_hints(maker)
+        wanted = [hints[parameter] for parameter in inspect.signature(maker).parameters]
+        for state in State if ModelStatus in wanted else [State.LOADING]:
+            values = {**_VALUES, ModelStatus: model(state=state)}
+            made[f"{name} {state}"] = maker(*(values[each] for each in wanted))
+    return made
+
+
+_ALL = _problems()
+
+
+def _documented() -> set[tuple[int, str]]:
+    text = _DOCS.read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\d{3}) \| ((?:`\w+`(?:, )?)+) \|", text, re.MULTILINE)
+    return {(int(status), code) for status, codes in rows for code in re.findall(r"\w+", codes)}
+
+
+def test_every_code_is_documented_and_no_other() -> None:
+    assert {(problem.status, problem.code) for problem in _ALL.values()} == _documented()
+
+
+@pytest.mark.parametrize("name", _ALL)
+def test_an_error_says_what_could_not_be_done(name: str) -> None:
+    assert _ALL[name].message.startswith("cannot ")
+
+
+@pytest.mark.parametrize("name", [name for name, each in _ALL.items() if each.status in (429, 503)])
+def test_who_may_come_again_is_told_when(name: str) -> None:
+    """OpenAI's clients pass over more than 60 s, since version 3 they give up above 120 s."""
+    given = dict(_ALL[name].headers)
+    assert errors.NOT_STARTED in _ALL[name].headers
+    if b"retry-after" in given:
+        assert 0 < int(given[b"retry-after"]) <= 60
+    else:
+        assert given[b"x-should-retry"] == b"false"
