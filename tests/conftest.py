@@ -29,6 +29,7 @@ KNOWN = (
     "needs the right to mount",
     "no user namespace with a limit of its own",
     "no prebuilt llama-server for this machine",
+    "no aiperf for this Python",
 )
 """What a machine may lack that the tests cannot install; each is printed at the end of the run."""
 
