@@ -83,9 +83,9 @@ class _Request:
 
     async def answer(self, receive: Receive) -> Problem | None:
         given = self._scope["headers"]
-        encoding = headers.first(given, b"content-encoding")
-        if encoding is not None and encoding.strip().lower() not in (b"", b"identity"):
-            return errors.compressed_body(encoding.decode("latin-1"))
+        for name, value in given:
+            if name == b"content-encoding" and value.lower() not in (b"", b"identity"):
+                return errors.compressed_body(value.decode("latin-1"))
         gateway = self._gateway
         with gateway.spool.form() if self._path.form else gateway.intake.body() as body:
             problem = await body.read(receive, given)

@@ -46,6 +46,12 @@ _FRAMINGS = {
     "for nobody": Case(length(ASK).replace(b"/v1", b"/v9"), [("POST", 404)], early=True),
     "by GET": Case(length(ASK).replace(b"POST", b"GET"), [("GET", 405)], early=True),
     "compressed": Case(length(ASK, b"Content-Encoding: br"), [("POST", 415)], early=True),
+    "compressed behind all": Case(
+        length(ASK, b"Content-Encoding: identity", b"Content-Encoding: gzip"),
+        [("POST", 415)],
+        early=True,
+    ),
+    "not compressed": asks(length(ASK, b"Content-Encoding: Identity"), ASK),
     "too large": Case(length(b" " * 5000), [("POST", 413)], early=True),
     "too many chunks": Case(chunks(*[b" " * 500] * 10), [("POST", 413)], early=True),
 }
