@@ -48,12 +48,15 @@ class S3Server:
 
 
 @contextmanager
-def serve_s3(folder: Path) -> Iterator[S3Server]:
-    """Runs until the end of the block, on a port that the kernel chose."""
+def serve_s3(folder: Path, *, dir_cache_time: str = "0s") -> Iterator[S3Server]:
+    """Runs until the end of the block, on a port that the kernel chose.
+
+    At 0s it sees plain file operations at once, but locks up after some writes of its clients.
+    """
     argv = [
         rclone(), "serve", "s3", "--addr", "127.0.0.1:0", "--config", os.devnull,
         "--auth-key", f"{ACCESS_KEY},{SECRET_KEY}",
-        "--vfs-cache-mode", "off", "--dir-cache-time", "0s", str(folder),
+        "--vfs-cache-mode", "off", "--dir-cache-time", dir_cache_time, str(folder),
     ]  # fmt: skip
     with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None

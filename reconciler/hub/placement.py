@@ -1,0 +1,94 @@
+"""Which object holds each file of a push (PURE).
+
+An object is never overwritten with other content: pulls that are under way, and digests that are
+pinned, go on with what they began.
+
+    a catalog names its content, untouched since      kept where it is
+    .xgen/objects/<sha256> is there                   kept
+    its plain path is taken by something as large     compared, as far as the store can prove it
+    the prefix is fresh, and nobody else pushes       its plain path, so that other tools see it
+    else                                              .xgen/objects/<sha256>
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from reconciler.hub.catalog import content_digest, object_key, push_key
+from reconciler.hub.local_files import Hashed
+from reconciler.hub.prefix_state import PrefixState
+
+
+class Step(StrEnum):
+    """COMPARE: kept if the store can prove that it is the same, else uploaded as an object."""
+
+    KEEP = "keep"
+    COMPARE = "compare"
+    UPLOAD = "upload"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """`key`: the object, relative to the prefix."""
+
+    hashed: Hashed
+    key: str
+    step: Step
+
+    @property
+    def path(self) -> str:
+        return self.hashed.file.path
+
+
+def hashed_digest(files: Sequence[Hashed]) -> str:
+    return content_digest((each.file.path, each.file.size_bytes, each.sha256) for each in files)
+
+
+def place(files: Sequence[Hashed], state: PrefixState) -> tuple[Placement, ...]:
+    known = _known(state)
+    others = [each for each in state.pushes if each.key != push_key(hashed_digest(files))]
+    is_fresh = not (state.pushed or state.damaged or state.current or others)
+    taken: set[str] = set()
+    placed = []
+    for hashed in files:
+        step, key = _one(hashed, state, known, is_fresh=is_fresh)
+        if step is Step.UPLOAD and key in taken:
+            step = Step.KEEP  # another file with the same content brings it
+        taken.add(key)
+        placed.append(Placement(hashed=hashed, key=key, step=step))
+    return tuple(placed)
+
+
+def _one(
+    hashed: Hashed, state: PrefixState, known: dict[tuple[str, int], str], *, is_fresh: bool
+) -> tuple[Step, str]:
+    path, size = hashed.file.path, hashed.file.size_bytes
+    as_object = object_key(hashed.sha256)
+    if (key := known.get((hashed.sha256, size))) is not None:
+        return Step.KEEP, key
+    there = state.stored.get(as_object)
+    if there is not None and there.size_bytes == size:
+        return Step.KEEP, as_object
+    at_path = state.stored.get(path)
+    if at_path is not None:
+        return (Step.COMPARE, path) if at_path.size_bytes == size else (Step.UPLOAD, as_object)
+    if is_fresh and not _blocked(path, state):
+        return Step.UPLOAD, path
+    return Step.UPLOAD, as_object
+
+
+def _known(state: PrefixState) -> dict[tuple[str, int], str]:
+    """Where contents are, by (sha256, size), as the catalogs say."""
+    return {
+        (file.sha256, file.size_bytes): file.key
+        for each in reversed(state.pushed)
+        for file in each.catalog.files
+        if state.untouched(file, each)
+    }
+
+
+def _blocked(path: str, state: PrefixState) -> bool:
+    """A folder cannot have a file's name, where the hub is a folder."""
+    parts = path.split("/")
+    above = {"/".join(parts[:count]) for count in range(1, len(parts))}
+    return any(key in above or key.startswith(f"{path}/") for key in state.stored)

@@ -1,0 +1,239 @@
+"""Pushes a folder to a prefix: its files first, its catalog last.
+
+    hash  >  compare with what is there  >  announce  >  upload  >  check  >  catalog
+
+Until the catalog is written, the prefix is what it was: the old catalog and all its objects stay,
+and a fresh prefix has a push announced (`.xgen/pushes/`) and no catalog, so it is not complete. Two
+pushes at once never mix: only the first to announce itself writes to plain paths, each content has
+an object of its own, and the last catalog counts. A store must list what was just written: S3 does.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from reconciler.errors import Rejected, Transient, XgenError
+from reconciler.hub.catalog import (
+    CATALOG,
+    Catalog,
+    CatalogFile,
+    Facts,
+    Upstream,
+    catalog_key,
+    dump_catalog,
+    object_key,
+    push_key,
+)
+from reconciler.hub.in_parallel import in_parallel
+from reconciler.hub.local_files import (
+    Hashed,
+    LocalFile,
+    changed,
+    files_below,
+    hash_file,
+    unchanged,
+)
+from reconciler.hub.objects import checked_prefix
+from reconciler.hub.placement import Placement, Step, hashed_digest, place
+from reconciler.hub.prefix_state import PrefixState, read_state
+from reconciler.hub.writable import Watch, WritableHub
+
+
+class Progress(Protocol):
+    """Told from several threads."""
+
+    def begin(self, doing: str, size_bytes: int) -> None: ...
+    def advance(self, size_bytes: int) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What to push, and what to say of it.
+
+    `pushed_at`: RFC 3339. `again`: upload also what is there. `dry_run`: change nothing.
+    `check_names` and `describe` are the cache's and the backends' judgement of the files; both
+    raise XgenError where no node could use them.
+    """
+
+    folder: Path
+    prefix: str
+    pushed_at: str
+    check_names: Callable[[Iterable[str], str], None] = field(repr=False)
+    describe: Callable[[Sequence[LocalFile]], Facts] = field(repr=False)
+    licence: str | None = None
+    upstream: str | None = None
+    revision: str | None = None
+    again: bool = False
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """`before`: the digest in force until now. `uploaded`: the paths that were (or would be).
+
+    `is_new`: whether a catalog was (or would be) written.
+    """
+
+    catalog: Catalog
+    before: str | None
+    uploaded: tuple[str, ...]
+    is_new: bool
+
+    @property
+    def uploaded_bytes(self) -> int:
+        files = {file.path: file.size_bytes for file in self.catalog.files}
+        return sum(files[path] for path in self.uploaded)
+
+
+def push(hub: WritableHub, order: Order, progress: Progress) -> Outcome:
+    """Blocking. Raises Rejected for a folder or prefix that cannot be pushed; Transient."""
+    local = _local_files(order)
+    facts = order.describe(local)
+    progress.begin("hashing", sum(file.size_bytes for file in local))
+    hashed = in_parallel(hash_file, local, progress.advance)
+    state = read_state(hub, order.prefix)
+    draft = _draft(order, state.current, hashed, facts)
+    if not order.again and state.current is not None and _is_there(draft, state.current, state):
+        return _outcome(state.current, state, ())
+    if order.dry_run:
+        placed = _placed(hub, order, hashed, state)
+        return _outcome(_with_keys(draft, placed), state, placed)
+    with _announced(hub, order.prefix, draft.digest, state):
+        state = read_state(hub, order.prefix)  # with those who announced themselves before us
+        placed = _placed(hub, order, hashed, state)
+        catalog = _with_keys(draft, placed)
+        _upload(hub, order.prefix, placed, progress)
+        _check(hub, order.prefix, catalog)
+        content = dump_catalog(catalog)
+        hub.save(order.prefix, catalog_key(catalog.digest), content)
+        hub.save(order.prefix, CATALOG, content)
+    return _outcome(catalog, state, placed)
+
+
+def _local_files(order: Order) -> tuple[LocalFile, ...]:
+    if any(part.startswith(".") for part in checked_prefix(order.prefix).split("/")):
+        raise Rejected(f"cannot push to {order.prefix}: hidden names are the hub's own")
+    order.check_names([order.prefix], "the hub")
+    local = files_below(order.folder)
+    if not local:
+        raise Rejected(f"cannot push {order.folder}: it holds no file")
+    order.check_names((file.path for file in local), str(order.folder))
+    return local
+
+
+def _draft(
+    order: Order, current: Catalog | None, hashed: Sequence[Hashed], facts: Facts
+) -> Catalog:
+    """The new catalog without its files. What is not said again stays as it was; a revision only
+    for the same content."""
+    digest = hashed_digest(hashed)
+    before = current.upstream if current is not None else None
+    repository = order.upstream or (before.repository if before else None)
+    revision = order.revision
+    if revision is None and before is not None and current is not None:
+        is_same = current.digest == digest and repository == before.repository
+        revision = before.revision if is_same else None
+    return Catalog(
+        digest=digest,
+        pushed_at=order.pushed_at,
+        facts=facts,
+        licence=order.licence or (current.licence if current is not None else None),
+        upstream=Upstream(repository=repository, revision=revision) if repository else None,
+        files=(),
+    )
+
+
+def _is_there(draft: Catalog, current: Catalog, state: PrefixState) -> bool:
+    same = (draft.digest, draft.facts, draft.licence, draft.upstream) == (
+        current.digest,
+        current.facts,
+        current.licence,
+        current.upstream,
+    )
+    return same and not state.damaged and all(map(state.has, current.files))
+
+
+@contextmanager
+def _announced(hub: WritableHub, prefix: str, digest: str, state: PrefixState) -> Iterator[None]:
+    """Others see that we push. After a failure that stays, where there is no catalog to go by."""
+    hub.save(prefix, push_key(digest), b"")
+    try:
+        yield
+    except BaseException:
+        if state.current is not None:
+            with suppress(XgenError):
+                hub.delete(prefix, push_key(digest))
+        raise
+    hub.delete(prefix, push_key(digest))
+
+
+def _placed(
+    hub: WritableHub, order: Order, hashed: Sequence[Hashed], state: PrefixState
+) -> tuple[Placement, ...]:
+    """With the comparisons made: only KEEP and UPLOAD are left."""
+    placed = place(hashed, state)
+
+    def compared(each: Placement, watch: Watch) -> Placement:
+        if each.step is not Step.COMPARE:
+            return each
+        with unchanged(each.hashed.file) as source:
+            if hub.holds(state.stored[each.key], order.prefix, source, watch):
+                return replace(each, step=Step.KEEP)
+        return replace(each, step=Step.UPLOAD, key=object_key(each.hashed.sha256))
+
+    found = in_parallel(compared, placed, lambda _count: None)
+    if order.again:
+        found = [replace(each, step=Step.UPLOAD) for each in found]
+    return tuple(found)
+
+
+def _with_keys(draft: Catalog, placed: Sequence[Placement]) -> Catalog:
+    files = [
+        CatalogFile(
+            path=each.path,
+            key=each.key,
+            size_bytes=each.hashed.file.size_bytes,
+            sha256=each.hashed.sha256,
+            crc32=f"{each.hashed.crc32:08x}",
+        )
+        for each in placed
+    ]
+    return msgspec.structs.replace(draft, files=tuple(files))
+
+
+def _upload(hub: WritableHub, prefix: str, placed: Sequence[Placement], progress: Progress) -> None:
+    new = [each for each in placed if each.step is Step.UPLOAD]
+    progress.begin("uploading", sum(each.hashed.file.size_bytes for each in new))
+
+    def upload(each: Placement, watch: Watch) -> None:
+        file = each.hashed.file
+        with unchanged(file) as source:
+            crc32 = hub.upload(prefix, each.key, source, file.size_bytes, watch)
+        if crc32 != each.hashed.crc32:
+            raise changed(file)
+
+    in_parallel(upload, new, progress.advance)
+
+
+def _check(hub: WritableHub, prefix: str, catalog: Catalog) -> None:
+    """What the catalog will say is there, as the store tells it. Its MD5s were compared before."""
+    sizes = {each.key: each.size_bytes for each in hub.stored(prefix)}
+    for file in catalog.files:
+        if sizes.get(file.key) != file.size_bytes:
+            raise Transient(
+                f"cannot push {prefix}: {hub.location} has {sizes.get(file.key)} bytes of "
+                f"{file.key}, not {file.size_bytes}; push again"
+            )
+
+
+def _outcome(catalog: Catalog, state: PrefixState, placed: Sequence[Placement]) -> Outcome:
+    return Outcome(
+        catalog=catalog,
+        before=state.current.digest if state.current is not None else None,
+        uploaded=tuple(each.path for each in placed if each.step is Step.UPLOAD),
+        is_new=bool(placed),
+    )
