@@ -48,11 +48,13 @@ class Assessment:
     """Both None: nothing can be said before the files are here. `refusal`: a sentence.
 
     `bad_files`: it is the content of the files that is refused, so that other content may do.
+    `lasting`: the same model and files will come to the same.
     """
 
     choice: Choice | None = None
     refusal: str | None = None
     bad_files: bool = False
+    lasting: bool = True
 
 
 class Engines:
@@ -83,7 +85,7 @@ class Engines:
             return Assessment(choice=chosen, refusal=refusal, bad_files=True)
         except Transient:
             # The file cannot be read just now. The start will say so, and be tried again.
-            return Assessment(choice=chosen)
+            return Assessment(choice=chosen, lasting=False)
         try:
             root = files.root if files else "/"
             _adapter(chosen.build).check(spec, root, info, chosen.build)

@@ -11,8 +11,11 @@ from reconciler.errors import XgenError
 from reconciler.plan.ids import FilesDigest
 from reconciler.plan.observed import FilesCached
 
-Signature = tuple[str | None, tuple[tuple[str, int, int], ...]]
+Link = tuple[str, int, int]
+"""What a prefix's link says, and device and inode of the folder that it stands in."""
+Signature = tuple[Link | None, tuple[tuple[str, int, int], ...]]
 """The prefix's link, and name, inode and mtime of each record: changes with any of them."""
+_NOTHING: Signature = (None, ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,15 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
+class _Places:
+    """A prefix's folder of records and its link, as the kernel is asked for them at each tick."""
+
+    revisions: str
+    link: str
+    parent: str
+
+
+@dataclass(frozen=True, slots=True)
 class Found:
     """The candidates for one wish, best first, as of one state of the prefix."""
 
@@ -45,6 +57,7 @@ class Published:
         self._layout = layout
         self._memory: dict[tuple[str, Wish, str | None], Found] = {}
         self._retired: set[tuple[str, FilesDigest]] = set()
+        self._places: dict[str, _Places] = {}
 
     def find(self, prefix: str, wish: Wish, digest: str | None) -> FilesCached | None:
         """The files of a wish, from the linked revision first; `digest`: from that one only."""
@@ -81,18 +94,32 @@ class Published:
         self._memory.clear()
 
     def _signature(self, prefix: str) -> Signature:
+        places = self._places_of(prefix)
         records = []
         try:
-            with os.scandir(self._layout.revisions(prefix)) as entries:
+            with os.scandir(places.revisions) as entries:
                 for entry in entries:
                     if entry.name.endswith(".json"):
                         status = entry.stat()
                         records.append((entry.name, status.st_ino, status.st_mtime_ns))
         except FileNotFoundError:
-            return None, ()
+            return _NOTHING
         if not records:  # what was never fetched is looked up at every tick, too
-            return None, ()
-        return self._layout.linked_digest(prefix), tuple(sorted(records))
+            return _NOTHING
+        records.sort()
+        return _link(places), tuple(records)
+
+    def _places_of(self, prefix: str) -> _Places:
+        """A `Path` costs more than the system call that it is made for."""
+        places = self._places.get(prefix)
+        if places is None:
+            link = self._layout.link(prefix)
+            places = self._places[prefix] = _Places(
+                revisions=str(self._layout.revisions(prefix)),
+                link=str(link),
+                parent=str(link.parent),
+            )
+        return places
 
     def _candidates(self, prefix: str, wish: Wish, digest: str | None) -> tuple[Candidate, ...]:
         linked = self._layout.linked_digest(prefix)
@@ -131,6 +158,15 @@ class Published:
             size_bytes=sum(sizes[path] for path in choice.paths),
         )
         return Candidate(files, tuple((full[path], sizes[path]) for path in choice.paths))
+
+
+def _link(places: _Places) -> Link | None:
+    try:
+        leads_to = os.readlink(places.link)
+        parent = os.stat(places.parent)
+    except OSError:
+        return None
+    return leads_to, parent.st_dev, parent.st_ino
 
 
 def _is_file(path: str, size_bytes: int) -> bool:

@@ -8,6 +8,7 @@ from reconciler.apply.outcomes import EffectFailed, FilesFetched, Outcome
 from reconciler.errors import XgenError
 from reconciler.events import EventKind, Journal, Level
 from reconciler.loop.commands import Reconcile
+from reconciler.loop.pace import give_way
 from reconciler.plan.actions import Action, Outlook, StartBackend, StopBackend, StopLeftover, Target
 from reconciler.plan.ids import ModelName, Nonce
 from reconciler.plan.observed import Failure
@@ -134,18 +135,20 @@ class Chronicle:
             permanent=failure.permanent,
         )
 
-    def planned(self, outlooks: Iterable[Outlook], waits: Sequence[str]) -> None:
+    async def planned(self, outlooks: Iterable[Outlook], waits: Sequence[str]) -> None:
         """What the plan says of every model, and what holds up the node as a whole."""
         states, targets = self._states, self._targets
         self._states, self._targets = {}, {}
-        for outlook in outlooks:
+        for number, outlook in enumerate(outlooks):
+            await give_way(number)
             name = outlook.model
             self._tell_state(outlook, states.get(name))
             self._states[name] = _Told(outlook.state, outlook.reason)
             if outlook.target is not None:
                 self._tell_target(name, outlook.target, targets.get(name))
                 self._targets[name] = _Told(outlook.target.state, outlook.target.reason)
-        for gone in sorted(states.keys() - self._states.keys()):
+        for number, gone in enumerate(sorted(states.keys() - self._states.keys())):
+            await give_way(number)
             self._journal.record(
                 EventKind.MODEL_GONE,
                 "nothing of it is left on this node",

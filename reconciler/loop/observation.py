@@ -32,6 +32,14 @@ class Look:
     files: FilesCached | None
     assessment: Assessment
 
+    def still_holds(self, model: DesiredModel, files: FilesCached | None) -> bool:
+        """Whether asking again would give an equal look."""
+        return (
+            self.assessment.lasting
+            and (self.desired is model or self.desired == model)
+            and (self.files is files or self.files == files)
+        )
+
 
 Looks = Mapping[ModelName, Look]
 
@@ -55,6 +63,7 @@ class Observer:
         self._engines = engines
         self._backends = backends
         self._effects = effects
+        self._looks: Looks = {}
 
     def see(self) -> Seen:
         """To be called together with booking, with nothing awaited between: else an end could be
@@ -69,13 +78,22 @@ class Observer:
         )
 
     def look(self, models: Iterable[DesiredModel]) -> Looks:
-        """Ask the cache and the engines about each model. For a thread: it reads the disk."""
-        looks = {}
-        for model in models:
-            files = self._cache.lookup(model.spec) if model.enabled else None
-            assessment = self._engines.assess(model, files)
-            looks[model.name] = Look(desired=model, files=files, assessment=assessment)
-        return looks
+        """Ask the cache about each model, and the engines about each that is not as it was.
+
+        The very value of the call before where nothing is new. For a thread: it reads the disk.
+        """
+        looks = {model.name: self._look(model) for model in models}
+        if looks != self._looks:
+            self._looks = looks
+        return self._looks
+
+    def _look(self, model: DesiredModel) -> Look:
+        files = self._cache.lookup(model.spec) if model.enabled else None
+        before = self._looks.get(model.name)
+        if before is not None and before.still_holds(model, files):
+            return before
+        assessment = self._engines.assess(model, files)
+        return Look(desired=model, files=files, assessment=assessment)
 
 
 def observed(seen: Seen, looks: Looks, books: Books, *, max_parallel_loads: int) -> Observed:

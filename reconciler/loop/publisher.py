@@ -43,7 +43,7 @@ class Publisher:
         self._clock = clock
         self._states: dict[ModelName, State] = {}
 
-    def report(
+    async def report(
         self,
         outlooks: Sequence[Outlook],
         facts: Mapping[ModelName, ModelFacts],
@@ -59,7 +59,7 @@ class Publisher:
         """
         shown = [outlook for outlook in outlooks if facts[outlook.model].known]
         self._check_steps(shown)
-        self._chronicle.planned(shown, (*waits, *doubts))
+        await self._chronicle.planned(shown, (*waits, *doubts))
         desired = understanding.desired
         before = {condition.type: condition for condition in self._status.conditions}
         suspended = desired is not None and desired.suspend

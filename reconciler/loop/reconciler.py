@@ -20,8 +20,10 @@ from reconciler.loop.clock import Clock
 from reconciler.loop.commands import Commands
 from reconciler.loop.intent import Intent, Understanding
 from reconciler.loop.observation import Look, Looks, Observer, Seen, doubts, observed
+from reconciler.loop.pace import give_way
 from reconciler.loop.publisher import Publisher
 from reconciler.loop.report import ModelFacts, planned
+from reconciler.loop.standstill import Scene, Standstill, standstill
 from reconciler.metrics import Metrics, TickResult
 from reconciler.plan.actions import AbortFetch, Plan
 from reconciler.plan.desired import DesiredModel
@@ -80,6 +82,7 @@ class Reconciler:
         self._ending = False
         self._closed = False
         self._last: dict[ModelName, DesiredModel] = {}
+        self._standstill: Standstill | None = None
 
     async def run(self) -> None:
         """Tick until `close` is called."""
@@ -129,23 +132,45 @@ class Reconciler:
         self._books.want(
             {model.name: model.spec_hash for model in desired.models} if desired else {}
         )
-        self._book(now)
-        self._obey()
+        if self._book(now) | self._obey():
+            self._standstill = None
         seen = self._observer.see()
         looks = await asyncio.to_thread(self._observer.look, desired.models if desired else ())
+        scene = Scene(
+            understanding=understanding,
+            looks=looks,
+            seen=seen,
+            doubts=self._backends.problems,
+            epoch=self._clock.wall(0.0),
+            ending=self._ending,
+        )
+        if self._standstill is not None and scene.is_as(self._standstill.scene):
+            made = self._standstill.made
+        else:
+            made = await self._move(scene, now)
+        self._show(made, understanding, now)
+        self._count(made, understanding, now)
+        return made.next_at
+
+    async def _move(self, scene: Scene, now: float) -> Plan:
+        """Plan, begin what is planned, and report it."""
+        seen, looks, desired = scene.seen, scene.looks, scene.understanding.desired
+        self._standstill = None
         self._remember(seen, looks)
         self._comparisons.doubt(doubts(seen, looks, self._books))
         there = observed(seen, looks, self._books, max_parallel_loads=self._max_parallel_loads)
         made = plan(desired, there, now)
-        if self._ending:
+        if scene.ending:
             made = ending(made, self._observer.see().views.keys())
-        self._dispatch(made, looks, now)
-        self._report(made, understanding, looks, now)
-        self._count(made, understanding, now)
-        return made.next_at
+        await self._dispatch(made, looks, now)
+        await self._report(made, scene)
+        self._standstill = standstill(scene, there, made)
+        return made
 
-    def _obey(self) -> None:
-        for command in self._commands.take():
+    def _obey(self) -> bool:
+        """Whether there was something."""
+        commands = self._commands.take()
+        for command in commands:
             self._chronicle.asked(command)
             forgiven = self._books.forgive(command.model) if command.retry else {}
             for model, failure in forgiven.items():
@@ -154,6 +179,7 @@ class Reconciler:
                 self._comparisons.hurry(command.model)
             if not command.done.done():
                 command.done.set_result(tuple(sorted(forgiven)))
+        return bool(commands)
 
     def _count(self, made: Plan, understanding: Understanding, began: float) -> None:
         result = TickResult.CHANGED if made.actions else TickResult.IDLE
@@ -162,19 +188,22 @@ class Reconciler:
         if understanding.whole:
             self._metrics.note_success()
 
-    def _book(self, now: float) -> None:
+    def _book(self, now: float) -> bool:
+        """Whether something has ended."""
         live = self._backends.live()
         self._chronicle.backends(live)
         for view in live:
             self._books.see(view)
-        for exited in self._backends.take_exits():
+        exits, outcomes = self._backends.take_exits(), self._effects.take_outcomes()
+        for exited in exits:
             self._books.book_exit(exited)
             self._chronicle.exited(exited)
-        for outcome in self._effects.take_outcomes():
+        for outcome in outcomes:
             self._books.book_outcome(outcome, at=now)
             self._chronicle.outcome(outcome)
             if isinstance(outcome, FilesFetched):
                 self._metrics.count_pull(size_bytes=outcome.size_bytes, seconds=outcome.seconds)
+        return bool(exits or outcomes)
 
     def _remember(self, seen: Seen, looks: Looks) -> None:
         """Keep what was known of models that are going, and nothing of those that are gone."""
@@ -183,9 +212,12 @@ class Reconciler:
         self._last = {name: model for name, model in self._last.items() if name in names}
         self._last |= {name: look.desired for name, look in looks.items()}
 
-    def _dispatch(self, made: Plan, looks: Looks, now: float) -> None:
+    async def _dispatch(self, made: Plan, looks: Looks, now: float) -> None:
         busy = self._effects.in_flight()  # the plan has one action a model, so none changes this
-        for action in made.actions:
+        for number, action in enumerate(made.actions):
+            await give_way(number)
+            if self._ending:  # since this was planned
+                return
             if not isinstance(action, AbortFetch) and action.model in busy:
                 continue
             try:
@@ -204,14 +236,8 @@ class Reconciler:
         last = self._last.get(model)
         return Prepared(desired=last, files=None, choice=None) if last else None
 
-    def _report(
-        self,
-        made: Plan,
-        understanding: Understanding,
-        looks: Looks,
-        now: float,
-    ) -> None:
-        seen = self._observer.see()
+    async def _report(self, made: Plan, scene: Scene) -> None:
+        seen, looks = self._observer.see(), scene.looks
         facts = {
             outlook.model: self._facts(
                 outlook.model,
@@ -221,13 +247,15 @@ class Reconciler:
             )
             for outlook in made.outlook
         }
-        self._publisher.report(
-            made.outlook, facts, understanding, waits=made.notes, doubts=self._backends.problems
+        await self._publisher.report(
+            made.outlook, facts, scene.understanding, waits=made.notes, doubts=scene.doubts
         )
+
+    def _show(self, made: Plan, understanding: Understanding, now: float) -> None:
         self._show_plan(
             planned(
                 made,
-                seen.in_flight,
+                self._effects.in_flight(),
                 revision=understanding.revision.applied,
                 waits=made.notes,
                 now=now,

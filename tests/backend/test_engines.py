@@ -109,8 +109,9 @@ def test_reads_files_again_when_their_digest_is_another(cached: FilesCached) -> 
 
 def test_does_not_refuse_a_file_that_cannot_be_read_just_now(cached: FilesCached) -> None:
     Path(cached.path).unlink()
-    assert ENGINES.assess(model(), cached).refusal is None
-    choice = ENGINES.assess(model(), cached).choice
+    assessment = ENGINES.assess(model(), cached)
+    assert (assessment.refusal, assessment.lasting) == (None, False)
+    choice = assessment.choice
     assert choice is not None
     with pytest.raises(Transient):
         ENGINES.launch(model(), cached, choice, port=18001, environment={}, secrets={})

@@ -15,8 +15,10 @@ class Told:
         self.journal = Journal(node=NodeName("n"), now=lambda: "t")
         self.chronicle = Chronicle(self.journal)
 
-    def plan(self, state: State, reason: str = "so", target: Target | None = None) -> None:
-        self.chronicle.planned([Outlook(model=M, state=state, reason=reason, target=target)], ())
+    async def plan(self, state: State, reason: str = "so", target: Target | None = None) -> None:
+        await self.chronicle.planned(
+            [Outlook(model=M, state=state, reason=reason, target=target)], ()
+        )
 
     @property
     def events(self) -> tuple[Event, ...]:
@@ -27,46 +29,48 @@ class Told:
         return [event.kind for event in self.events]
 
 
-def test_a_state_is_told_once() -> None:
+async def test_a_state_is_told_once() -> None:
     told = Told()
     for state in (State.LOADING, State.LOADING, State.LOADED, State.LOADED):
-        told.plan(state)
+        await told.plan(state)
     assert [event.data["state"] for event in told.events] == ["loading", "loaded"]
 
 
-def test_another_wait_in_the_same_state_is_told() -> None:
+async def test_another_wait_in_the_same_state_is_told() -> None:
     told = Told()
     for reason in ("waits: a", "waits: a", "waits: b"):
-        told.plan(State.PENDING, reason)
+        await told.plan(State.PENDING, reason)
     assert told.kinds == [EventKind.MODEL_STATE_CHANGED, EventKind.MODEL_WAIT_CHANGED]
     assert told.events[-1].reason == "waits: b"
 
 
-def test_progress_is_not_told() -> None:
+async def test_progress_is_not_told() -> None:
     told = Told()
     for percent in range(5):
-        told.plan(State.CACHING, f"fetches x: {percent} %")
+        await told.plan(State.CACHING, f"fetches x: {percent} %")
     assert len(told.events) == 1
 
 
-def test_trouble_is_a_warning() -> None:
+async def test_trouble_is_a_warning() -> None:
     told = Told()
-    told.plan(State.BLOCKED, "no backend")
+    await told.plan(State.BLOCKED, "no backend")
     assert told.events[0].level is Level.WARNING
 
 
-def test_the_coming_instance_is_told_beside_the_one_that_serves() -> None:
+async def test_the_coming_instance_is_told_beside_the_one_that_serves() -> None:
     told = Told()
     for state in (State.CACHING, State.CACHING, State.PENDING):
-        told.plan(State.LOADED, target=Target(spec_hash=SpecHash("1:b"), state=state, reason="r"))
+        await told.plan(
+            State.LOADED, target=Target(spec_hash=SpecHash("1:b"), state=state, reason="r")
+        )
     assert [event.data["state"] for event in told.events] == ["loaded", "caching", "pending"]
 
 
-def test_a_model_that_is_gone_is_told() -> None:
+async def test_a_model_that_is_gone_is_told() -> None:
     told = Told()
-    told.plan(State.UNLOADING)
+    await told.plan(State.UNLOADING)
     for _ in range(2):
-        told.chronicle.planned([], ())
+        await told.chronicle.planned([], ())
     assert told.kinds == [EventKind.MODEL_STATE_CHANGED, EventKind.MODEL_GONE]
 
 
@@ -83,10 +87,10 @@ def test_a_backend_starts_loads_and_exits_once() -> None:
     assert told.events[-1].level is Level.WARNING
 
 
-def test_waits_of_the_node_are_told_when_they_change() -> None:
+async def test_waits_of_the_node_are_told_when_they_change() -> None:
     told = Told()
     for waits in ((), ("suspended",), ("suspended",), ()):
-        told.chronicle.planned([], waits)
+        await told.chronicle.planned([], waits)
     assert [event.reason for event in told.events] == [
         "suspended",
         "nothing holds up the node any more",

@@ -56,56 +56,60 @@ def failure(count: int) -> Failure | None:
     )
 
 
-def report(publisher: Publisher, state: State, failures: int = 0, *, suspend: bool = False) -> None:
+async def report(
+    publisher: Publisher, state: State, failures: int = 0, *, suspend: bool = False
+) -> None:
     wanted = desired(suspend=suspend)
-    publisher.report(
+    await publisher.report(
         [Outlook(model=M, state=state, reason="so")],
         {M: ModelFacts(desired=wanted.models[0], failure=failure(failures))},
         Understanding(desired=wanted, location="/x", whole=True),
     )
 
 
-def test_the_same_status_is_published_once() -> None:
+async def test_the_same_status_is_published_once() -> None:
     published, clock = Published(), Clock()
     publisher = published.publisher(clock)
-    report(publisher, State.CACHING)
+    await report(publisher, State.CACHING)
     clock.now = 5.0
-    report(publisher, State.CACHING)
+    await report(publisher, State.CACHING)
     assert [status.version for status in published] == [1]
 
 
-def test_ready_waits_for_each_model_and_is_latched() -> None:
+async def test_ready_waits_for_each_model_and_is_latched() -> None:
     published = Published()
     publisher = published.publisher()
     for state in (State.CACHING, State.LOADING, State.LOADED, State.ERROR):
-        report(publisher, state)
+        await report(publisher, state)
     assert [status.ready for status in published] == [False, False, True, True]
 
 
-def test_a_model_that_failed_three_times_keeps_nobody_waiting() -> None:
+async def test_a_model_that_failed_three_times_keeps_nobody_waiting() -> None:
     published = Published()
     publisher = published.publisher()
-    report(publisher, State.ERROR, failures=2)
-    report(publisher, State.ERROR, failures=3)
+    await report(publisher, State.ERROR, failures=2)
+    await report(publisher, State.ERROR, failures=3)
     assert [status.ready for status in published] == [False, True]
 
 
-def test_a_suspended_node_is_ready() -> None:
+async def test_a_suspended_node_is_ready() -> None:
     published = Published()
-    report(published.publisher(), State.PENDING, suspend=True)
+    await report(published.publisher(), State.PENDING, suspend=True)
     assert published[-1].ready
 
 
-def test_before_the_first_read_nothing_is_ready() -> None:
+async def test_before_the_first_read_nothing_is_ready() -> None:
     published = Published()
-    published.publisher().report((), {}, Understanding(), waits=("no valid manifest was read yet",))
+    await published.publisher().report(
+        (), {}, Understanding(), waits=("no valid manifest was read yet",)
+    )
     assert not published[-1].ready
 
 
-def test_a_draining_node_goes_on_saying_so() -> None:
+async def test_a_draining_node_goes_on_saying_so() -> None:
     published = Published()
     publisher = published.publisher()
     publisher.drain()
-    report(publisher, State.LOADED)
+    await report(publisher, State.LOADED)
     assert [status.draining for status in published] == [True, True]
     assert [c.type for c in published[-1].conditions if c.type == "Draining"] == ["Draining"]

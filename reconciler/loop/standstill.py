@@ -1,0 +1,61 @@
+"""When a tick has seen nothing new, so that its plan and its report are those of the tick before.
+
+Everything is looked at all the same, the files on disk included: what is spared is to reckon the
+same from the same (a plan is a pure function).
+"""
+
+from dataclasses import dataclass
+
+from reconciler.loop.intent import Understanding
+from reconciler.loop.observation import Looks, Seen
+from reconciler.plan.actions import Plan
+from reconciler.plan.observed import Observed, ObservedModel, ProcessPhase
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """All that a plan and a report are made from, but for the books and the time.
+
+    `epoch`: what the clock's zero is on the wall; it moves when somebody sets the wall clock.
+    """
+
+    understanding: Understanding
+    looks: Looks
+    seen: Seen
+    doubts: tuple[str, ...]
+    epoch: str
+    ending: bool
+
+    def is_as(self, before: "Scene") -> bool:
+        """Looks and the manifest are the very same values while nothing in them changes."""
+        return (
+            self.understanding is before.understanding
+            and self.looks is before.looks
+            and self.seen == before.seen
+            and (self.doubts, self.epoch, self.ending)
+            == (before.doubts, before.epoch, before.ending)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standstill:
+    """A plan that holds for as long as its scene does."""
+
+    scene: Scene
+    made: Plan
+
+
+def standstill(scene: Scene, there: Observed, made: Plan) -> Standstill | None:
+    """None where the plan changes something, or where time alone may change the plan."""
+    if made.actions or made.next_at is not None or scene.seen.in_flight:
+        return None
+    desired = scene.understanding.desired
+    if desired is not None and desired.suspend and any(map(_has_a_deadline, there.models.values())):
+        return None
+    return Standstill(scene=scene, made=made)
+
+
+def _has_a_deadline(model: ObservedModel) -> bool:
+    """For a try or a load; a plan that is suspended says nothing of them."""
+    loading = any(process.phase is ProcessPhase.LOADING for process in model.processes)
+    return loading or model.failure is not None

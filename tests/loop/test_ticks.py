@@ -1,0 +1,139 @@
+"""Ticks of the real loop over a real cache: what they see, and what they spare."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from reconciler.apply.stop import Hurry
+from reconciler.cache.model_cache import ModelCache
+from reconciler.node.board import Board
+from reconciler.node.hub import make_store
+from reconciler.node.parts import Parts, assembled
+from reconciler.plan.ids import NodeName
+from reconciler.settings import HubSettings, Settings
+from reconciler.status import Planned, Status
+from tests.e2e.agent import MINIMAL_GGUF, llama_server_stand_in
+from tests.e2e.manifests import manifest, model
+
+NODE = NodeName("node-a")
+SUSPENDED = "  suspend: true\n"
+
+
+class Node:
+    """A loop that ticks when it is told to."""
+
+    def __init__(self, parts: Parts, board: Board, folder: Path) -> None:
+        self._parts = parts
+        self._board = board
+        self.manifests = folder / "manifests"
+        self.hub = folder / "hub"
+        self._models = folder / "models"
+        self.cached = self._models / "gguf/test_model/model.gguf"
+
+    async def take_up(self, text: str) -> None:
+        (self.manifests / "models.yaml").write_text(text)
+        self._parts.intent.offer(await self._parts.source.read())
+
+    async def fetch(self) -> None:
+        """What the hub holds for the only model, as an effect of the loop would."""
+        desired = self._parts.intent.understanding.desired
+        assert desired is not None
+        cache = ModelCache(self._models, make_store(HubSettings(location=str(self.hub))))
+        await asyncio.to_thread(cache.fetch, desired.models[0].spec)
+
+    async def tick(self) -> Planned:
+        await self._parts.reconciler.tick()
+        planned = self._board.planned()
+        assert planned is not None
+        return planned
+
+    @property
+    def reason(self) -> str:
+        (only,) = self._board.current().models
+        return only.reason
+
+
+@pytest.fixture
+async def node(tmp_path: Path) -> AsyncIterator[Node]:
+    (tmp_path / "manifests").mkdir()
+    (tmp_path / "hub").mkdir()
+    settings = Settings(
+        manifest=str(tmp_path / "manifests"),
+        hub=HubSettings(location=str(tmp_path / "hub")),
+        data_dir=tmp_path / "data",
+        models_dir=tmp_path / "models",
+        llama_server=str(llama_server_stand_in(tmp_path)),
+        environment=dict(os.environ),
+    )
+    board = Board(Status(node=NODE))
+    async with assembled(settings, NODE, board, Hurry()) as parts:
+        yield Node(parts, board, tmp_path)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "model.gguf"
+    path.write_bytes(MINIMAL_GGUF)
+    return path
+
+
+async def test_a_tick_that_sees_nothing_new_keeps_its_plan(node: Node, file: Path) -> None:
+    await node.take_up(manifest(model(source=f"file://{file}"), spec=SUSPENDED))
+    first = await node.tick()
+    again = await node.tick()
+    assert again.plan is first.plan
+    assert again.at >= first.at
+    assert "in the manifest and not running" in node.reason
+
+
+async def test_a_manifest_that_says_the_same_in_other_words_is_planned_anew(
+    node: Node, file: Path
+) -> None:
+    text = manifest(model(source=f"file://{file}"), spec=SUSPENDED)
+    await node.take_up(text)
+    first = await node.tick()
+    await node.take_up(f"# a comment\n{text}")
+    again = await node.tick()
+    assert (again.plan, again.revision != first.revision) == (first.plan, True)
+
+
+@pytest.mark.parametrize("damage", ["gone", "cut"])
+async def test_files_that_rot_while_nothing_else_happens_are_seen(node: Node, damage: str) -> None:
+    """Of a prefix that a fetch has brought, by the quick check that each tick makes."""
+    pushed = node.hub / "gguf/test_model/model.gguf"
+    pushed.parent.mkdir(parents=True)
+    pushed.write_bytes(MINIMAL_GGUF)
+    await node.take_up(manifest(model(source="gguf/test_model"), spec=SUSPENDED))
+    await node.tick()
+    assert "are not in the cache" in node.reason
+    await node.fetch()
+    for _ in range(3):
+        await node.tick()
+    assert "in the manifest and not running" in node.reason
+    if damage == "gone":
+        node.cached.unlink()
+    else:
+        os.truncate(node.cached, 5)
+    await node.tick()
+    assert "are not in the cache" in node.reason
+    node.cached.unlink(missing_ok=True)
+    node.cached.write_bytes(MINIMAL_GGUF)
+    await node.tick()
+    assert "in the manifest and not running" in node.reason
+
+
+async def test_a_header_that_goes_bad_in_place_is_seen(node: Node, file: Path) -> None:
+    """`file://`: other content with another size or time is another file."""
+    await node.take_up(manifest(model(source=f"file://{file}"), spec=SUSPENDED))
+    for _ in range(2):
+        await node.tick()
+    _spoil(file)
+    await node.tick()
+    assert "GGUF" in node.reason
+
+
+def _spoil(file: Path) -> None:
+    file.write_bytes(b"this is no model" * 10)
