@@ -19,6 +19,8 @@ _STATUS_LINES = {status: b"HTTP/1.1 %d \r\n" % status for status in range(200, 6
     if status >= 200
 }
 _WITHOUT_BODY = (204, 304)
+BODY_FOLLOWS = "xgen.body_follows"
+"""In the message that begins an answer: the next one comes at once, so both go out together."""
 _DISCONNECT: Message = {"type": "http.disconnect"}
 
 log = structlog.get_logger()
@@ -70,10 +72,12 @@ class Exchange:
         self._wire = wire
         self._expects_continue = expects_continue
         self._body = bytearray()
-        self._news = asyncio.Event()
+        self._news = False
+        self._waiter: asyncio.Future[None] | None = None
         self._disconnected = False
         self._chunked = False
         self._resetting = False
+        self._held_head = b""
         self._missing_bytes: int | None = None
         """Of the answer, where its length is known."""
 
@@ -92,22 +96,22 @@ class Exchange:
         """The size of what is kept for the application. Once it answers, it reads no more."""
         if self.answer is _AWAITED:
             self._body += piece
-            self._news.set()
+            self._wake()
         return len(self._body)
 
     def complete_body(self) -> None:
         self.body_complete = True
-        self._news.set()
+        self._wake()
 
     def refuse(self, problem: Problem) -> None:
         """The rest of the request cannot be read; `Frame` answers, if nobody has."""
         self.scope["state"]["refused"] = problem
         self._disconnected = True
-        self._news.set()
+        self._wake()
 
     def leave(self) -> None:
         self._disconnected = True
-        self._news.set()
+        self._wake()
         self._presence.end()
 
     # What the application calls.
@@ -117,13 +121,24 @@ class Exchange:
             self._expects_continue = False
             self._wire.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         if not self._is_over():
-            await self._news.wait()
-            self._news.clear()
+            await self._wait_for_news()
         if self._is_over():
             return _DISCONNECT
         body, self._body = bytes(self._body), bytearray()
         self._wire.flow.resume_reading()  # behind the last piece too: the client may leave
         return {"type": "http.request", "body": body, "more_body": not self.body_complete}
+
+    async def _wait_for_news(self) -> None:
+        if not self._news:
+            if self._waiter is None or self._waiter.done():
+                self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+        self._news = False
+
+    def _wake(self) -> None:
+        self._news = True
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
     def _is_over(self) -> bool:
         return self._disconnected or self.answer is _ENDED
@@ -134,17 +149,18 @@ class Exchange:
         if self._presence.gone:
             return
         if message["type"] == "http.response.start":
-            self._begin(message["status"], message["headers"])
+            self._begin(message)
         else:
             self._go_on(message.get("body", b""), more=message.get("more_body", False))
 
-    def _begin(self, status: int, headers: list[Header]) -> None:
+    def _begin(self, message: Message) -> None:
+        status: int = message["status"]
         if self.answer is not _AWAITED or status not in _STATUS_LINES:
             raise Bug(f"cannot begin an answer with status {status}: {self.answer.name}")
         if not self.body_complete:
             self.last = True
         parts = [_STATUS_LINES[status]]
-        for name, value in (*self._wire.default_headers(), *headers):
+        for name, value in (*self._wire.default_headers(), *message["headers"]):
             parts.append(b"%s: %s\r\n" % (name, value))
             if name == b"content-length":
                 self._missing_bytes = int(value)
@@ -161,9 +177,13 @@ class Exchange:
         if self._body:  # of which nobody will ask any more; while it is read on, an end is heard
             self._body.clear()
             self._wire.flow.resume_reading()
-        self._wire.write(head)
         if self._missing_bytes == 0:
+            self._wire.write(head)
             self._end_on_wire()
+        elif BODY_FOLLOWS in message:
+            self._held_head = head
+        else:
+            self._wire.write(head)
 
     def _choose_framing(self, status: int) -> None:
         """RFC 9112, section 6.1: no chunks for HTTP/1.0. The end of the connection is that of the
@@ -179,7 +199,10 @@ class Exchange:
 
     def _go_on(self, body: bytes, *, more: bool) -> None:
         if self.answer is _BEGUN:
-            if data := self._framed(body, more):
+            data = self._framed(body, more)
+            if self._held_head:
+                data, self._held_head = self._held_head + data, b""
+            if data:
                 self._wire.write(data)
             if not more:
                 self._missing_bytes = 0
@@ -189,7 +212,7 @@ class Exchange:
             raise Bug(f"cannot go on with an answer: {self.answer.name}")
         if not more:
             self.answer = _ENDED
-            self._news.set()
+            self._wake()
 
     def _framed(self, body: bytes, more: bool) -> bytes:
         if self._chunked:

@@ -41,7 +41,7 @@ class Pieces:
     pieces: Callable[[], AsyncIterator[bytes]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)  # not frozen: that costs a microsecond a request
 class Call:
     """One request as the backend is to see it. `target`: path and query, as on the wire."""
 

@@ -104,8 +104,9 @@ class _Request:
             return choice
         model, turns = choice.model, self._gateway.turns
         try:
-            async with turns.turn(model.name, model.max_in_flight):
-                choice = self._choose(named)  # the wait may have changed it
+            async with turns.turn(model.name, model.max_in_flight) as waited:
+                if waited:
+                    choice = self._choose(named)
                 if isinstance(choice, Problem):
                     return choice
                 # Nothing may be awaited between the choice and the count: a process is stopped
@@ -137,10 +138,11 @@ class _Request:
         heartbeat = Heartbeat(
             self._send,
             seconds=self._gateway.heartbeat_seconds,
-            may_begin=lambda: may_stream and attempt.under_way,
+            may_begin=(lambda: attempt.under_way) if may_stream else None,
             head=lambda: relay.stream_head(served_by),
         )
         client = Client(
+            send=self._send,
             heartbeat=heartbeat,
             served_by=served_by,
             model=name,

@@ -5,8 +5,6 @@ kubeai#9: a request that was cancelled went on counting as load.
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from reconciler.plan.ids import ModelName, Nonce
 
@@ -38,16 +36,14 @@ class Traffic:
         while self._by_nonce[nonce]:
             await self._idle.setdefault(nonce, asyncio.Event()).wait()
 
-    @contextmanager
-    def request(self, model: ModelName, nonce: Nonce) -> Iterator[None]:
+    def request(self, model: ModelName, nonce: Nonce) -> "Request":
+        return Request(self, model, nonce)
+
+    def take(self, model: ModelName, nonce: Nonce) -> None:
         self._by_nonce[nonce] += 1
         self._by_model[model] += 1
-        try:
-            yield
-        finally:
-            self._drop(model, nonce)
 
-    def _drop(self, model: ModelName, nonce: Nonce) -> None:
+    def drop(self, model: ModelName, nonce: Nonce) -> None:
         self._by_nonce[nonce] -= 1
         self._by_model[model] -= 1
         if not self._by_model[model]:
@@ -56,3 +52,20 @@ class Traffic:
             del self._by_nonce[nonce]
             if idle := self._idle.pop(nonce, None):
                 idle.set()
+
+
+class Request:
+    """`with`: in flight. A class of its own, because @contextmanager takes some times as long."""
+
+    __slots__ = ("_model", "_nonce", "_traffic")
+
+    def __init__(self, traffic: Traffic, model: ModelName, nonce: Nonce) -> None:
+        self._traffic = traffic
+        self._model = model
+        self._nonce = nonce
+
+    def __enter__(self) -> None:
+        self._traffic.take(self._model, self._nonce)
+
+    def __exit__(self, *_: object) -> None:
+        self._traffic.drop(self._model, self._nonce)

@@ -1,8 +1,7 @@
 """Bodies of requests in memory: each has a limit, and so have all of them together."""
 
 import io
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from starlette.types import Receive
 
@@ -27,14 +26,9 @@ class Intake:
         self.together_bytes = together_bytes
         self._held = 0
 
-    @contextmanager
-    def body(self) -> Iterator["Body"]:
-        """One that is still to be read; it is dropped at the end, if not before."""
-        body = Body(self)
-        try:
-            yield body
-        finally:
-            body.drop()
+    def body(self) -> "Body":
+        """One that is still to be read. `with` it: it is dropped at the end, if not before."""
+        return Body(self)
 
     def take(self, size: int) -> bool:
         if self._held + size > self.together_bytes:
@@ -54,24 +48,34 @@ class Body:
         self._taken = 0
         self.content = b""
 
+    def __enter__(self) -> "Body":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.drop()
+
     async def read(self, receive: Receive, headers: list[Header]) -> Problem | None:
         """Raises ClientLeft when the client leaves, or is cut off, before its end."""
         limit = self._intake.body_bytes
         declared = first(headers, b"content-length")
         if declared is not None and int(declared) > limit:
             return errors.body_too_large(limit)
-        buffer = io.BytesIO()
-        more = True
+        buffer, size, more = io.BytesIO(), 0, True
         while more:
             message = await receive()
             if message["type"] == "http.disconnect":
                 raise ClientLeft("the client left while it sent its request")
-            buffer.write(message.get("body", b""))
+            piece: bytes = message.get("body", b"")
             more = message.get("more_body", False)
-            if buffer.tell() > limit:
+            size += len(piece)
+            if size > limit:
                 return errors.body_too_large(limit)
-            if not self._count(buffer.tell()):
+            if not self._count(size):
                 return errors.bodies_too_large(self._intake.together_bytes)
+            if size == len(piece) and not more:
+                self.content = piece
+                return None
+            buffer.write(piece)
         self.content = buffer.getvalue()
         return None
 
@@ -95,6 +99,8 @@ class Body:
         self._taken = 0
 
     def _count(self, size: int) -> bool:
+        if size <= _SMALL_BYTES:
+            return True
         more = max(0, size - _SMALL_BYTES) - self._taken
         if not self._intake.take(more):
             return False

@@ -2,8 +2,7 @@
 
 import os
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from typing import BinaryIO, Protocol, TypeVar
 
@@ -41,14 +40,9 @@ class Spool:
         self.threads = threads
         self.held_bytes = 0
 
-    @contextmanager
-    def form(self) -> Iterator["Form"]:
-        """One that is still to be read; it is dropped at the end, if not before."""
-        form = Form(self)
-        try:
-            yield form
-        finally:
-            form.drop()
+    def form(self) -> "Form":
+        """One that is still to be read. `with` it: it is dropped at the end, if not before."""
+        return Form(self)
 
 
 class Form:
@@ -61,6 +55,12 @@ class Form:
         self._boundary = b""
         self._renamed: tuple[int, int, bytes] | None = None
         self.size = 0
+
+    def __enter__(self) -> "Form":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.drop()
 
     async def read(self, receive: Receive, given: list[Header]) -> Problem | None:
         """Raises ClientLeft when the client leaves, or is cut off, before its end."""

@@ -2,8 +2,6 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from reconciler.errors import Transient
@@ -54,24 +52,29 @@ class Turns:
         queue = self._queues.get(model)
         return len(queue.waiting) if queue else 0
 
-    @asynccontextmanager
-    async def turn(self, model: ModelName, limit: int | None) -> AsyncIterator[None]:
-        """A turn at the model, once there is one. Raises QueueFull or WaitedTooLong.
+    def turn(self, model: ModelName, limit: int | None) -> "Turn":
+        """`async with` it: a turn at the model, once there is one; True where that took a wait.
+        Raises QueueFull or WaitedTooLong.
 
         Who is cancelled leaves the queue. A new limit holds from the next request on, or the end
         of one.
         """
-        queue = self._queues.setdefault(model, _Queue())
+        return Turn(self, model, limit)
+
+    async def begin(self, model: ModelName, limit: int | None) -> bool:
+        queue = self._queues.get(model)
+        if queue is None:
+            queue = self._queues[model] = _Queue()
         queue.limit = limit
         queue.admit()
         if queue.open:
             queue.running += 1
-        else:
-            await self._wait(model, queue)
-        try:
-            yield
-        finally:
-            self._end(model, queue)
+            return False
+        await self._wait(model, queue)
+        return True
+
+    def end(self, model: ModelName) -> None:
+        self._end(model, self._queues[model])
 
     async def _wait(self, model: ModelName, queue: _Queue) -> None:
         if len(queue.waiting) >= self.queue_length:
@@ -95,3 +98,20 @@ class Turns:
         queue.admit()
         if not queue.running:
             del self._queues[model]
+
+
+class Turn:
+    """A class of its own, because @asynccontextmanager takes some times as long."""
+
+    __slots__ = ("_limit", "_model", "_turns")
+
+    def __init__(self, turns: Turns, model: ModelName, limit: int | None) -> None:
+        self._turns = turns
+        self._model = model
+        self._limit = limit
+
+    async def __aenter__(self) -> bool:
+        return await self._turns.begin(self._model, self._limit)
+
+    async def __aexit__(self, *_: object) -> None:
+        self._turns.end(self._model)

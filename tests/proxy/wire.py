@@ -29,7 +29,7 @@ async def read_answer(reader: asyncio.StreamReader) -> Answer:
 async def until_gone(writer: asyncio.StreamWriter) -> None:
     """Until the other side has let go of the connection, not only of its own half."""
     try:
-        while True:
+        while not writer.transport.is_closing():
             writer.write(b"x")
             await writer.drain()
             await asyncio.sleep(0.01)
