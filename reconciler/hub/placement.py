@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from reconciler.hub.catalog import content_digest, object_key, push_key
+from reconciler.hub.catalog import CatalogFile, content_digest, object_key, push_key
 from reconciler.hub.local_files import Hashed
 from reconciler.hub.prefix_state import PrefixState
 
@@ -40,8 +40,11 @@ class Placement:
         return self.hashed.file.path
 
 
-def hashed_digest(files: Sequence[Hashed]) -> str:
-    return content_digest((each.file.path, each.file.size_bytes, each.sha256) for each in files)
+def hashed_digest(files: Sequence[Hashed], *, beside: Sequence[CatalogFile] = ()) -> str:
+    """Of the files together with those that stay `beside` them."""
+    kept = [(each.path, each.size_bytes, each.sha256) for each in beside]
+    new = [(each.file.path, each.file.size_bytes, each.sha256) for each in files]
+    return content_digest(kept + new)
 
 
 def place(files: Sequence[Hashed], state: PrefixState) -> tuple[Placement, ...]:

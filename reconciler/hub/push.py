@@ -55,6 +55,7 @@ class Order:
     """What to push, and what to say of it.
 
     `pushed_at`: RFC 3339. `again`: upload also what is there. `dry_run`: change nothing.
+    `keep_others`: what is in force and the folder does not have stays part of the prefix.
     `check_names` and `describe` are the cache's and the backends' judgement of the files; both
     raise XgenError where no node could use them.
     """
@@ -69,6 +70,7 @@ class Order:
     revision: str | None = None
     again: bool = False
     dry_run: bool = False
+    keep_others: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +98,7 @@ def push(hub: WritableHub, order: Order, progress: Progress) -> Outcome:
     progress.begin("hashing", sum(file.size_bytes for file in local))
     hashed = in_parallel(hash_file, local, progress.advance)
     state = read_state(hub, order.prefix)
-    draft = _draft(order, state.current, hashed, facts)
+    draft = _draft(order, state, hashed, facts)
     if not order.again and state.current is not None and _is_there(draft, state.current, state):
         return _outcome(state.current, state, ())
     if order.dry_run:
@@ -125,12 +127,12 @@ def _local_files(order: Order) -> tuple[LocalFile, ...]:
     return local
 
 
-def _draft(
-    order: Order, current: Catalog | None, hashed: Sequence[Hashed], facts: Facts
-) -> Catalog:
-    """The new catalog without its files. What is not said again stays as it was; a revision only
-    for the same content."""
-    digest = hashed_digest(hashed)
+def _draft(order: Order, state: PrefixState, hashed: Sequence[Hashed], facts: Facts) -> Catalog:
+    """The new catalog without the folder's files. What is not said again stays as it was; a
+    revision only for the same content."""
+    current = state.current
+    kept = _kept(order, state, hashed)
+    digest = hashed_digest(hashed, beside=kept)
     before = current.upstream if current is not None else None
     repository = order.upstream or (before.repository if before else None)
     revision = order.revision
@@ -143,8 +145,15 @@ def _draft(
         facts=facts,
         licence=order.licence or (current.licence if current is not None else None),
         upstream=Upstream(repository=repository, revision=revision) if repository else None,
-        files=(),
+        files=kept,
     )
+
+
+def _kept(order: Order, state: PrefixState, hashed: Sequence[Hashed]) -> tuple[CatalogFile, ...]:
+    if not order.keep_others or state.current is None:
+        return ()
+    paths = {each.file.path for each in hashed}
+    return tuple(f for f in state.current.files if f.path not in paths and state.has(f))
 
 
 def _is_there(draft: Catalog, current: Catalog, state: PrefixState) -> bool:
@@ -202,7 +211,8 @@ def _with_keys(draft: Catalog, placed: Sequence[Placement]) -> Catalog:
         )
         for each in placed
     ]
-    return msgspec.structs.replace(draft, files=tuple(files))
+    every = sorted((*draft.files, *files), key=lambda file: file.path)
+    return msgspec.structs.replace(draft, files=tuple(every))
 
 
 def _upload(hub: WritableHub, prefix: str, placed: Sequence[Placement], progress: Progress) -> None:

@@ -380,3 +380,16 @@ def test_a_dangling_link_is_refused(hub: Hub, tmp_path: Path) -> None:
 def test_a_prefix_that_can_be_none_is_refused(hub: Hub, tmp_path: Path, prefix: str) -> None:
     with pytest.raises(Rejected, match="cannot"):
         pushed(hub, folder_of(tmp_path, {"m.gguf": b"1"}), prefix)
+
+
+def test_a_push_can_add_to_what_is_in_force(hub: Hub, tmp_path: Path) -> None:
+    """A prefix that holds several quantisations grows by one."""
+    first = pushed(hub, folder_of(tmp_path, {"q4.gguf": b"four"}, "a"))
+    other = folder_of(tmp_path, {"q8.gguf": b"eight"}, "b")
+
+    second = pushed(hub, other, keep_others=True)
+
+    assert second.uploaded == ("q8.gguf",)
+    assert files_of(hub, second.catalog) == {"q4.gguf": b"four", "q8.gguf": b"eight"}
+    assert first.catalog.files[0] in second.catalog.files
+    assert pushed(hub, other, keep_others=True).is_new is False
