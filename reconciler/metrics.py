@@ -240,7 +240,7 @@ class Metrics:
         )
         self._hub_bytes = Counter(
             "xgen_hub_transfer_bytes_total",
-            "Bytes moved between the hub and this node.",
+            "Bytes moved between the hub and this node, those of failed transfers too.",
             ("direction",),
             registry=self.registry,
         )
@@ -311,8 +311,11 @@ class Metrics:
     def note_success(self) -> None:
         self._last_success.set_to_current_time()
 
-    def count_pull(self, *, size_bytes: int, seconds: float) -> None:
+    def count_pulled(self, size_bytes: int) -> None:
+        """From any thread."""
         self._pulled.inc(size_bytes)
+
+    def time_fetch(self, seconds: float) -> None:
         self._hub_seconds.observe(seconds)
 
     def show_cache(self, used_bytes: Callable[[], int]) -> None:

@@ -202,7 +202,7 @@ class Reconciler:
             self._books.book_outcome(outcome, at=now)
             self._chronicle.outcome(outcome)
             if isinstance(outcome, FilesFetched):
-                self._metrics.count_pull(size_bytes=outcome.size_bytes, seconds=outcome.seconds)
+                self._metrics.time_fetch(outcome.seconds)
         return bool(exits or outcomes)
 
     def _remember(self, seen: Seen, looks: Looks) -> None:

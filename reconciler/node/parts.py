@@ -28,6 +28,7 @@ from reconciler.metrics import Metrics
 from reconciler.node.board import Board
 from reconciler.node.clock import SystemClock
 from reconciler.node.hub import make_store
+from reconciler.node.metered_store import MeteredStore
 from reconciler.node.tokens import TokenCount
 from reconciler.observe.engine_pages import EnginePages
 from reconciler.plan.ids import NodeName
@@ -76,7 +77,9 @@ async def assembled(
         journal=journal,
     )
     await intent.open()
-    cache = ModelCache(settings.models_dir, make_store(settings.hub))
+    store = make_store(settings.hub)
+    metered = MeteredStore(store, metrics.count_pulled) if store is not None else None
+    cache = ModelCache(settings.models_dir, metered)
     await asyncio.to_thread(cache.open)
     metrics.show_cache(lambda: cache.used_bytes)
     engines = await asyncio.to_thread(_engines, settings)
