@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import BinaryIO
 
 from reconciler.backend.gguf_types import tensor_bytes
+from reconciler.backend.kv_cache import gguf_kv_bytes
 from reconciler.errors import Rejected, Transient
 
 HEADER_LIMIT_BYTES = 64 * 1024 * 1024
@@ -42,7 +43,7 @@ class GgufInfo:
 
     `kind`: "model"; None in older files. `shards`: how many files the model is split into.
     `causal` False: an encoder, which reads a text as a whole and generates none. `scores`: it has
-    a classification head, as rerankers do.
+    a classification head, as rerankers do. `kv_bytes_per_token`: of the cache; None: not known.
     """
 
     architecture: str
@@ -54,6 +55,7 @@ class GgufInfo:
     pooling: str | None = None
     causal: bool = True
     scores: bool = False
+    kv_bytes_per_token: int | None = None
     shards: int = 1
 
 
@@ -259,6 +261,7 @@ def _info(path: str, keys: dict[str, Value]) -> GgufInfo:
         block_count=_number(keys, f"{architecture}.block_count"),
         pooling=None if pooling is None else _POOLING.get(pooling),
         causal=keys.get(f"{architecture}.attention.causal") is not False,
+        kv_bytes_per_token=gguf_kv_bytes(keys),
         shards=shards,
     )
 

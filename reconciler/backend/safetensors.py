@@ -1,0 +1,163 @@
+"""Reads what a model in safetensors says about itself, without its tensors' data.
+
+A file: u64 length of the header (little-endian), the header in JSON, the data. The header maps
+names to {dtype, shape, data_offsets: [begin, end]}, relative to the data, without holes.
+Source: the format's description in huggingface/safetensors. config.json: as vLLM reads it.
+"""
+
+import os
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from reconciler.backend.kv_cache import hf_kv_bytes
+from reconciler.errors import Rejected, Transient
+from reconciler.plan.desired import JsonValue
+
+HEADER_LIMIT_BYTES = 100_000_000
+"""The format's own limit."""
+_JSON_LIMIT_BYTES = 64 * 1024 * 1024
+_LENGTH = struct.Struct("<Q")
+_INDEX = "model.safetensors.index.json"
+
+
+class _Tensor(msgspec.Struct, frozen=True):
+    dtype: str
+    shape: list[int]
+    data_offsets: tuple[int, int]
+
+
+class _Index(msgspec.Struct, frozen=True):
+    weight_map: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SafetensorsInfo:
+    """Figures in bytes and tokens; None: not known."""
+
+    architecture: str | None
+    weights_bytes: int | None
+    kv_bytes_per_token: int | None
+    context_length: int | None
+
+
+def read_model(files: Mapping[str, str]) -> SafetensorsInfo:
+    """`files`: by the path in the model's folder, where each is.
+
+    Raises Rejected where a file is not all there, or is none; Transient where it cannot be read.
+    """
+    weights = {path: tensor_bytes(real) for path, real in files.items() if _is_weights(path)}
+    config = _config(files.get("config.json"))
+    architectures = config.get("architectures")
+    named = architectures[0] if isinstance(architectures, list) and architectures else None
+    return SafetensorsInfo(
+        architecture=named if isinstance(named, str) else None,
+        weights_bytes=_loaded(weights, files.get(_INDEX)),
+        kv_bytes_per_token=None if "hf_quant_config.json" in files else hf_kv_bytes(config),
+        context_length=_context_length(config),
+    )
+
+
+def tensor_bytes(path: str) -> int:
+    """How large the tensors of one file are together. Raises as `read_model`."""
+    try:
+        with open(path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            prefix = file.read(_LENGTH.size)
+            if len(prefix) < _LENGTH.size:
+                raise Rejected(f"cannot read {path}: not a safetensors file: it is too short")
+            length: int = _LENGTH.unpack(prefix)[0]
+            if length > HEADER_LIMIT_BYTES:
+                raise Rejected(
+                    f"cannot read {path}: not a safetensors file: its header claims {length} bytes"
+                )
+            header = file.read(length)
+    except OSError as exc:
+        raise Transient(f"cannot read {path}: {exc.strerror}") from exc
+    if len(header) < length:
+        raise Rejected(f"cannot read {path}: it is cut off in its header")
+    data_bytes = size - _LENGTH.size - length
+    needed = _end_of_data(header, path)
+    if data_bytes < needed:
+        raise Rejected(
+            f"cannot read {path}: it is cut off: {data_bytes} of {needed} bytes of its tensors"
+            " are there"
+        )
+    if data_bytes > needed:
+        raise Rejected(f"cannot read {path}: {data_bytes - needed} bytes in it are no tensor's")
+    return needed
+
+
+def _end_of_data(header: bytes, path: str) -> int:
+    """The tensors' bytes, which must follow each other without holes."""
+    try:
+        raw = msgspec.json.decode(header, type=dict[str, msgspec.Raw])
+        raw.pop("__metadata__", None)
+        tensors = [msgspec.json.decode(each, type=_Tensor) for each in raw.values()]
+    except (msgspec.DecodeError, RecursionError) as exc:
+        raise Rejected(f"cannot read {path}: not a safetensors file: {exc}") from exc
+    end = 0
+    for first, last in sorted(tensor.data_offsets for tensor in tensors):
+        if first != end or last < first:
+            raise Rejected(f"cannot read {path}: its tensors overlap, or leave holes")
+        end = last
+    return end
+
+
+def _is_weights(path: str) -> bool:
+    """Those that engines load lie beside config.json, not in folders of other exports."""
+    return path.endswith(".safetensors") and "/" not in path
+
+
+def _loaded(weights: Mapping[str, int], index: str | None) -> int | None:
+    """vLLM loads what the index names, or all: some repositories hold a second, joined copy."""
+    if index is not None:
+        try:
+            named = set(msgspec.json.decode(_read(index), type=_Index).weight_map.values())
+        except (msgspec.DecodeError, RecursionError) as exc:
+            raise Rejected(f"cannot read {index}: {exc}") from exc
+        missing = sorted(named - set(weights))
+        if missing:
+            raise Rejected(f"cannot use {index}: it names {missing[0]}, which is not there")
+        return sum(weights[path] for path in named)
+    joined = [path for path in weights if path.startswith("consolidated")]
+    return None if joined and len(joined) < len(weights) else sum(weights.values())
+
+
+def _context_length(config: Mapping[str, JsonValue]) -> int | None:
+    """Stretched contexts are None: engines differ in what they make of them."""
+    scaling = config.get("rope_scaling") or config.get("rope_parameters")
+    if isinstance(scaling, dict):
+        kind = scaling.get("rope_type", scaling.get("type", "default"))
+        if kind not in ("default", "llama3"):
+            return None
+    for key in ("max_position_embeddings", "n_positions"):
+        value = config.get(key)
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            return value
+    return None
+
+
+def _config(path: str | None) -> Mapping[str, JsonValue]:
+    if path is None:
+        return {}
+    try:
+        config = msgspec.json.decode(_read(path))
+    except (msgspec.DecodeError, RecursionError) as exc:
+        raise Rejected(f"cannot read {path}: {exc}") from exc
+    if not isinstance(config, dict):
+        raise Rejected(f"cannot read {path}: it holds no settings")
+    return config
+
+
+def _read(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            content = file.read(_JSON_LIMIT_BYTES + 1)
+    except OSError as exc:
+        raise Transient(f"cannot read {path}: {exc.strerror}") from exc
+    if len(content) > _JSON_LIMIT_BYTES:
+        raise Rejected(f"cannot read {path}: it is larger than {_JSON_LIMIT_BYTES >> 20} MiB")
+    return content
