@@ -17,12 +17,11 @@ from tests.e2e.agent import REPOSITORY, Agent
 from tests.e2e.byte_tokenizer import write_tokenizer
 from tests.e2e.clients import HELLO
 from tests.e2e.conftest import MakeAgent
-from tests.e2e.manifests import manifest
+from tests.e2e.manifests import REAL_PREFIX, manifest, real_model
 from tests.model_files import gemma
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(300)]
 
-PREFIX = "gguf/google_gemma-3-270m"
 AIPERF = REPOSITORY / ".venv-aiperf" / "bin" / "aiperf"
 REQUESTS = 24
 TOKENS = 8
@@ -32,15 +31,11 @@ TOKENS = 8
 def serving(make_lasting_agent: MakeAgent) -> Agent:
     """`gemma`, alias `claude`, and `embed`, both out of one file."""
     agent = make_lasting_agent(real=True)
-    shutil.copyfile(gemma(), agent.model_file(PREFIX, "gemma.gguf"))
-    # One thread: several wait for each other in a loop, for ages where the cores are busy.
-    one = "threads: 1, threads_batch: 1"
+    shutil.copyfile(gemma(), agent.model_file(REAL_PREFIX, "gemma.gguf"))
     agent.write(
         manifest(
-            f"{{name: gemma, source: {PREFIX}, aliases: [claude], "
-            f"extra_args: {{ctx_size: 2048, parallel: 2, {one}}}}}",
-            f"{{name: embed, source: {PREFIX}, type: embedding, "
-            f"extra_args: {{ctx_size: 256, {one}}}}}",
+            real_model("gemma", "ctx_size: 2048, parallel: 2", aliases="[claude]"),
+            real_model("embed", "ctx_size: 256", type="embedding"),
         )
     )
     agent.start()

@@ -16,7 +16,7 @@ import pytest
 
 from tests.e2e.agent import REPOSITORY, Agent, Entry
 from tests.e2e.conftest import MakeAgent
-from tests.e2e.manifests import manifest
+from tests.e2e.manifests import REAL_PREFIX, manifest, real_model
 from tests.llama_server import llama_server, needs_llama_server
 from tests.model_files import gemma
 from tests.s3_server import ACCESS_KEY, SECRET_KEY, serve_s3
@@ -25,15 +25,14 @@ from tests.waiting import wait_until
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(300)]
 
 PROMPT = "Q: What is the capital of France?\nA:"
-PREFIX = "gguf/google_gemma-3-270m"
-CHAT = f"{{name: gemma, source: {PREFIX}, extra_args: {{ctx_size: 1024, parallel: 2}}}}"
-EMBED = f"{{name: embed, source: {PREFIX}, type: embedding, extra_args: {{ctx_size: 512}}}}"
+CHAT = real_model("gemma", "ctx_size: 1024, parallel: 2")
+EMBED = real_model("embed", "ctx_size: 512", type="embedding")
 
 
 @pytest.fixture
 def on_s3(make_agent: MakeAgent, tmp_path: Path) -> Iterator[Agent]:
     """An agent whose hub is a real S3 server that holds the real model."""
-    stored = tmp_path / "s3" / "models" / PREFIX / "gemma.gguf"
+    stored = tmp_path / "s3" / "models" / REAL_PREFIX / "gemma.gguf"
     stored.parent.mkdir(parents=True)
     shutil.copyfile(gemma(), stored)
     with serve_s3(tmp_path / "s3") as server:
@@ -84,7 +83,7 @@ def test_a_manifest_becomes_answers_of_a_real_model(on_s3: Agent) -> None:
 
 def test_the_quickstart_serves_what_its_manifest_says(make_agent: MakeAgent) -> None:
     agent = make_agent("--manifest", str(REPOSITORY / "examples" / "quickstart"), real=True)
-    shutil.copyfile(gemma(), agent.model_file(PREFIX, "gemma-3-270m-Q4_K_M.gguf"))
+    shutil.copyfile(gemma(), agent.model_file(REAL_PREFIX, "gemma-3-270m-Q4_K_M.gguf"))
     agent.start()
     agent.wait_up()
     agent.wait_state("gemma", "loaded", seconds=120)

@@ -8,20 +8,19 @@ import pytest
 
 from tests.e2e.agent import Agent
 from tests.e2e.conftest import MakeAgent
-from tests.e2e.manifests import manifest
+from tests.e2e.manifests import REAL_PREFIX, manifest, real_model
 from tests.model_files import gemma
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(300)]
 
-PREFIX = "gguf/google_gemma-3-270m"
-CHAT = f"{{name: gemma, source: {PREFIX}, aliases: [claude], extra_args: {{ctx_size: 1024}}}}"
+CHAT = real_model("gemma", "ctx_size: 1024", aliases="[claude]")
 HELLO = [{"role": "user", "content": "Say hello."}]
 
 
 @pytest.fixture
 def serving(make_agent: MakeAgent) -> Agent:
     agent = make_agent(real=True)
-    shutil.copyfile(gemma(), agent.model_file(PREFIX, "gemma.gguf"))
+    shutil.copyfile(gemma(), agent.model_file(REAL_PREFIX, "gemma.gguf"))
     agent.write(manifest(CHAT))
     agent.start()
     agent.wait_up()
