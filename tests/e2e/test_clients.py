@@ -15,7 +15,7 @@ from tests.e2e.manifests import manifest, model
 from tests.waiting import wait_until
 
 STREAMS = 50
-SOAK_SECONDS = float(os.environ.get("XGEN_SOAK_SECONDS", "8"))
+SOAK_SECONDS = float(os.environ.get("XGEN_SOAK_SECONDS", "3"))
 """`make soak` gives it a minute."""
 
 

@@ -8,23 +8,36 @@ import pytest
 
 from tests.cli.command import on_a_terminal, started, xgen_model
 from tests.e2e.agent import Agent
+from tests.e2e.conftest import MakeAgent
 from tests.e2e.manifests import manifest, model
 
+MODELS = manifest(
+    model("chat", aliases="[gpt-4o-mini]", extra_args="{ctx_size: 2048}"),
+    model("off", enabled="false"),
+    model("far", nodes="[node-b]"),
+)
 
-@pytest.fixture
-def running(agent: Agent) -> Agent:
-    """An agent that serves `chat`; `off` is disabled, `far` is for another node."""
-    agent.write(
-        manifest(
-            model("chat", aliases="[gpt-4o-mini]", extra_args="{ctx_size: 2048}"),
-            model("off", enabled="false"),
-            model("far", nodes="[node-b]"),
-        )
-    )
+
+def up(agent: Agent) -> Agent:
+    """It serves `chat`; `off` is disabled, `far` is for another node."""
+    agent.write(MODELS)
     agent.start()
     agent.wait_up()
     agent.wait_state("chat", "loaded")
     return agent
+
+
+@pytest.fixture
+def running(agent: Agent) -> Agent:
+    return up(agent)
+
+
+@pytest.fixture(scope="module")
+def untouched(make_lasting_agent: MakeAgent) -> Agent:
+    """One agent for the tests that only ask."""
+    agent = make_lasting_agent()
+    agent.model_file()
+    return up(agent)
 
 
 def candidate(folder: Path, *models: str) -> Path:
@@ -33,9 +46,9 @@ def candidate(folder: Path, *models: str) -> Path:
     return path
 
 
-def test_status_says_the_same_at_80_and_120_columns_and_piped(running: Agent) -> None:
-    pid = running.wait_state("chat", "loaded")["pid"]
-    where = ("status", "--data-dir", running.data)
+def test_status_says_the_same_at_80_and_120_columns_and_piped(untouched: Agent) -> None:
+    pid = untouched.wait_state("chat", "loaded")["pid"]
+    where = ("status", "--data-dir", untouched.data)
 
     piped = xgen_model(*where).stdout.splitlines()
     wide = on_a_terminal(*where, columns=120, env={"NO_COLOR": "1"})[1].splitlines()
@@ -55,8 +68,8 @@ def test_status_says_the_same_at_80_and_120_columns_and_piped(running: Agent) ->
     assert narrow[-1].rstrip().endswith(f"  {none}  enabled: false")
 
 
-def test_status_as_json_is_the_view_of_the_cluster(running: Agent) -> None:
-    view = json.loads(xgen_model("status", "--server", running.url, "--output", "json").stdout)
+def test_status_as_json_is_the_view_of_the_cluster(untouched: Agent) -> None:
+    view = json.loads(xgen_model("status", "--server", untouched.url, "--output", "json").stdout)
 
     assert (view["api"], view["count"], view["self_node"]) == (1, 1, "node-a")
 
@@ -166,17 +179,17 @@ def test_plan_refuses_what_the_node_has_refused(running: Agent) -> None:
     assert "0 to start, 0 to restart, 0 to stop, 1 refused, 0 unchanged\n" in same.stdout
 
 
-def test_plan_without_a_manifest_is_the_agents_own(running: Agent) -> None:
-    result = xgen_model("plan", "--server", running.url)
+def test_plan_without_a_manifest_is_the_agents_own(untouched: Agent) -> None:
+    result = xgen_model("plan", "--server", untouched.url)
 
     assert result.returncode == 0
-    assert result.stdout.startswith(f"node-a, as the agent at {running.url} plans it now\n")
+    assert result.stdout.startswith(f"node-a, as the agent at {untouched.url} plans it now\n")
     assert "  = chat  unchanged  serves (pid " in result.stdout
 
 
-def test_plan_for_a_node_that_the_agent_does_not_know(running: Agent, tmp_path: Path) -> None:
+def test_plan_for_a_node_that_the_agent_does_not_know(untouched: Agent, tmp_path: Path) -> None:
     file = candidate(tmp_path, model("chat"))
-    asked = ("plan", "--manifest", file, "--node", "node-b", "--data-dir", running.data)
+    asked = ("plan", "--manifest", file, "--node", "node-b", "--data-dir", untouched.data)
 
     result = xgen_model(*asked)
 
@@ -223,19 +236,19 @@ def test_logs_of_a_model_that_was_removed_can_still_be_read(running: Agent) -> N
     assert "cannot find model 'chat'" in result.stderr
 
 
-def test_an_unknown_model_names_the_nearest(running: Agent) -> None:
-    result = xgen_model("logs", "chst", "--data-dir", running.data)
+def test_an_unknown_model_names_the_nearest(untouched: Agent) -> None:
+    result = xgen_model("logs", "chst", "--data-dir", untouched.data)
 
     assert (result.returncode, result.stdout) == (1, "")
     assert "nearest: chat" in result.stderr
 
 
-def test_a_shell_completes_the_names_of_models(running: Agent) -> None:
+def test_a_shell_completes_the_names_of_models(untouched: Agent) -> None:
     asked = {
         "_XGEN_MODEL_COMPLETE": "complete_bash",
         "COMP_WORDS": "xgen-model logs c",
         "COMP_CWORD": "2",
-        "XGEN_DATA_DIR": str(running.data),
+        "XGEN_DATA_DIR": str(untouched.data),
     }
 
     assert xgen_model(env=asked).stdout == "chat\n"
@@ -258,13 +271,13 @@ def test_events_tell_the_story_and_go_on_past_a_restart(running: Agent) -> None:
         assert following.interrupt() == 130
 
 
-def test_events_fit_a_terminal(running: Agent) -> None:
-    shown = on_a_terminal("events", "--data-dir", running.data, columns=80, env={"NO_COLOR": "1"})
+def test_events_fit_a_terminal(untouched: Agent) -> None:
+    shown = on_a_terminal("events", "--data-dir", untouched.data, columns=80, env={"NO_COLOR": "1"})
 
     lines = shown[1].splitlines()
     assert (lines[0].split()[0], lines[0].split()[-1]) == ("TIME", "REASON")
     assert max(map(len, lines)) <= 80
-    assert xgen_model("events", "-n", "1", "--data-dir", running.data).stdout.count("\n") == 2
+    assert xgen_model("events", "-n", "1", "--data-dir", untouched.data).stdout.count("\n") == 2
 
 
 def test_reconcile_retries_what_failed_and_waits_for_the_outcome(running: Agent) -> None:
@@ -325,8 +338,8 @@ def test_an_agent_that_was_killed_is_told_from_one_that_is_busy(running: Agent) 
     running.wait_model("chat", lambda now: now["state"] == "loaded" and now["pid"] != backend)
 
 
-def test_what_is_no_agent_is_told_from_one(running: Agent) -> None:
-    backend = running.wait_state("chat", "loaded")["port"]
+def test_what_is_no_agent_is_told_from_one(untouched: Agent) -> None:
+    backend = untouched.wait_state("chat", "loaded")["port"]
 
     result = xgen_model("events", "--server", f"127.0.0.1:{backend}")
 
