@@ -25,9 +25,11 @@ COMMANDS = {
     "events": "Show what happened on a node, and why.",
     "reconcile": "Make an agent look again now; retry failures.",
     "doctor": "Check this machine; explain what is amiss.",
+    "hub": "Push models to the hub; list, verify, remove.",
     "schema": "Print the manifest's JSON schema, for editors.",
 }
-"""In the order in which one meets them. Each is the function of that name in its own module."""
+"""In the order in which one meets them. Each is the function of that name in its own module, or
+the group (a Typer) of that name."""
 
 _HELP = "One YAML manifest says which models run on which nodes; every node makes it so."
 _EPILOG = (
@@ -71,14 +73,18 @@ def make_app(words: Sequence[str]) -> typer.Typer:
     app.callback()(_options)
     asked = next((word for word in words if not word.startswith("-")), None)
     for name, summary in COMMANDS.items():
-        function = _load(name) if name == asked else _not_loaded
-        app.command(name, short_help=summary)(function)
+        command = _load(name) if name == asked else _not_loaded
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name, short_help=summary)
+        else:
+            app.command(name, short_help=summary)(command)
     return app
 
 
-def _load(name: str) -> Callable[..., object]:
-    function: Callable[..., object] = getattr(import_module(f"reconciler.cli.{name}"), name)
-    return function
+def _load(name: str) -> Callable[..., object] | typer.Typer:
+    command: Callable[..., object] | typer.Typer
+    command = getattr(import_module(f"reconciler.cli.{name}"), name)
+    return command
 
 
 def _words() -> list[str]:

@@ -1,0 +1,89 @@
+"""How far a long transfer is: a bar on a terminal, now and then a line elsewhere, on stderr."""
+
+import sys
+import threading
+import time
+from types import TracebackType
+from typing import Self
+
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+
+from reconciler.cli.checks.finding import size
+from reconciler.cli.output import console
+
+_LINE_SECONDS = 5.0
+
+
+class Told:
+    """Several threads may advance it. Nothing is printed for what takes no time."""
+
+    def __init__(self) -> None:
+        out = console(sys.stderr)
+        self._bar = _bar(out) if out.is_terminal else None
+        self._out = out
+        self._task: TaskID | None = None
+        self._lock = threading.Lock()
+        self._doing, self._total, self._done = "", 0, 0
+        self._begun = self._told = time.monotonic()
+
+    def __enter__(self) -> Self:
+        if self._bar is not None:
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def begin(self, doing: str, size_bytes: int) -> None:
+        with self._lock:
+            self._doing, self._total, self._done = doing, size_bytes, 0
+            self._begun = self._told = time.monotonic()
+            if self._bar is not None:
+                if self._task is not None:
+                    self._bar.remove_task(self._task)
+                self._task = self._bar.add_task(doing, total=size_bytes)
+
+    def advance(self, size_bytes: int) -> None:
+        with self._lock:
+            self._done += size_bytes
+            if self._bar is not None and self._task is not None:
+                self._bar.update(self._task, completed=self._done)
+                return
+            now = time.monotonic()
+            if now - self._told >= _LINE_SECONDS:
+                self._told = now
+                self._out.print(self._line(now - self._begun))
+
+    def _line(self, seconds: float) -> str:
+        rate = self._done / seconds
+        left = (self._total - self._done) / rate if rate else 0.0
+        return (
+            f"{self._doing}: {size(self._done)} of {size(self._total)}, "
+            f"{size(int(rate))}/s, {left:.0f} s left"
+        )
+
+
+def _bar(out: object) -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(binary_units=True),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+        console=out,  # type: ignore[arg-type]
+        transient=True,
+    )

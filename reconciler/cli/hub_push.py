@@ -1,0 +1,133 @@
+"""`xgen-model hub push`: a folder becomes a prefix of the hub."""
+
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from reconciler.cache.names import check_paths
+from reconciler.cli.checks.finding import size
+from reconciler.cli.describe import describe
+from reconciler.cli.hub_place import HubOption, PrefixArgument, count, opened
+from reconciler.cli.hub_progress import Told
+from reconciler.cli.output import Output, OutputOption, print_json
+from reconciler.hub.catalog import Facts
+from reconciler.hub.push import Order, Outcome
+from reconciler.hub.push import push as push_folder
+
+
+def push(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", exists=True, file_okay=False, help="The files.")
+    ],
+    prefix: PrefixArgument,
+    hub: HubOption,
+    licence: Annotated[
+        str | None, typer.Option(help="The model's licence. [default: as it was]")
+    ] = None,
+    upstream: Annotated[
+        str | None,
+        typer.Option(metavar="ORG/NAME", help="Where it came from. [default: as it was]"),
+    ] = None,
+    revision: Annotated[
+        str | None, typer.Option(metavar="REV", help="Its revision there; needs --upstream.")
+    ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Upload also what is there: it may be damaged.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be uploaded, change nothing.")
+    ] = False,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Upload the files of DIR, then a catalog with their digests.
+
+    What is there already is not uploaded again, also after a push that was cut off. Nothing is
+    overwritten: older digests can be pulled until `hub gc`. Hidden names stay out; links are
+    followed inside DIR.
+    """
+    if revision is not None and upstream is None:
+        raise typer.BadParameter("it needs --upstream", param_hint="--revision")
+    order = Order(
+        folder=folder,
+        prefix=prefix,
+        pushed_at=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+        check_names=check_paths,
+        describe=lambda files: describe(files, str(folder)),
+        licence=licence,
+        upstream=upstream,
+        revision=revision,
+        again=again,
+        dry_run=dry_run,
+    )
+    begun = time.monotonic()
+    with opened(hub) as place, Told() as told:
+        outcome = push_folder(place, order, told)
+        location = place.location
+    if output is Output.JSON:
+        print_json(_json(outcome, order, location))
+    else:
+        typer.echo(_said(outcome, order, location, time.monotonic() - begun))
+
+
+def _said(outcome: Outcome, order: Order, location: str, seconds: float) -> str:
+    catalog = outcome.catalog
+    files = count(len(catalog.files), "file")
+    lines = [f"{order.prefix} in {location}", f"  files     {files}, {size(catalog.size_bytes)}"]
+    lines.append(f"  model     {_model(catalog.facts)}")
+    lines.append(f"  digest    {catalog.digest}")
+    if outcome.before not in (None, catalog.digest):
+        lines.append(f"  before    {outcome.before}")
+    if not outcome.is_new:
+        return "\n".join([*lines, "nothing to do: the hub holds just this"])
+    sent = f"{len(outcome.uploaded)} of {files}, {size(outcome.uploaded_bytes)}"
+    if order.dry_run:
+        return "\n".join([*lines, *(f"  + {path}" for path in outcome.uploaded),
+                          f"would upload {sent}"])  # fmt: skip
+    return "\n".join([*lines, f"pushed: uploaded {sent}, in {seconds:.1f} s"])
+
+
+def _model(facts: Facts) -> str:
+    weights, cache, context = facts.weights_bytes, facts.kv_bytes_per_token, facts.context_length
+    return "; ".join(
+        (
+            facts.format or "format not known",
+            "weights not known" if weights is None else f"weights {size(weights)}",
+            "KV cache not known" if cache is None else f"KV cache {size(cache)} a token",
+            "context not known" if context is None else f"context {context} tokens",
+        )
+    )
+
+
+def _json(outcome: Outcome, order: Order, location: str) -> dict[str, object]:
+    catalog = outcome.catalog
+    new = set(outcome.uploaded)
+    return {
+        "api": 1,
+        "hub": location,
+        "prefix": order.prefix,
+        "dry_run": order.dry_run,
+        "changed": outcome.is_new,
+        "digest": catalog.digest,
+        "digest_before": outcome.before,
+        "format": catalog.facts.format,
+        "weights_bytes": catalog.facts.weights_bytes,
+        "kv_bytes_per_token": catalog.facts.kv_bytes_per_token,
+        "context_length": catalog.facts.context_length,
+        "licence": catalog.licence,
+        "upstream": catalog.upstream.repository if catalog.upstream else None,
+        "revision": catalog.upstream.revision if catalog.upstream else None,
+        "size_bytes": catalog.size_bytes,
+        "uploaded_bytes": outcome.uploaded_bytes,
+        "files": [
+            {
+                "path": file.path,
+                "size_bytes": file.size_bytes,
+                "sha256": file.sha256,
+                "uploaded": file.path in new,
+            }
+            for file in catalog.files
+        ],
+    }

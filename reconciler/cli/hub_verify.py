@@ -1,0 +1,107 @@
+"""`xgen-model hub verify`: whether the hub still holds what was pushed."""
+
+from typing import Annotated
+
+import typer
+
+from reconciler.cli.checks.finding import size
+from reconciler.cli.exits import ExitCode
+from reconciler.cli.hub_place import HubOption, PrefixArgument, count, existing_state, opened
+from reconciler.cli.hub_progress import Told
+from reconciler.cli.output import Output, OutputOption, complain, print_json, remark
+from reconciler.errors import Rejected
+from reconciler.hub.catalog import Catalog
+from reconciler.hub.integrity import BadFile, bad_by_content, bad_by_size
+from reconciler.hub.prefix_state import PrefixState
+from reconciler.hub.writable import WritableHub
+
+
+def verify(
+    prefix: PrefixArgument,
+    hub: HubOption,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Read every file and compare its SHA-256.")
+    ] = False,
+    digest: Annotated[
+        str | None, typer.Option(help="Of an older push. [default: the one in force]")
+    ] = None,
+    output: OutputOption = Output.TEXT,
+) -> int:
+    """Compare a model's files with its catalog: that they are there, with their sizes.
+
+    Exit 0: as pushed, or nothing to compare with (unverified). 1: files are damaged or missing.
+    """
+    with opened(hub) as place:
+        state = existing_state(place, prefix)
+        catalog = _catalog(state, digest)
+        bad = () if catalog is None else _bad(place, state, catalog, deep=deep)
+        location = place.location
+    if output is Output.JSON:
+        print_json(_json(state, catalog, bad, deep=deep, location=location))
+    elif catalog is None:
+        remark(f"{prefix} is unverified: it has no catalog to compare with; `hub push` writes one")
+    else:
+        for each in bad:
+            complain(f"{prefix}/{each.path}: {each.cause}")
+        typer.echo(_said(prefix, catalog, bad, deep=deep))
+    return ExitCode.ERROR if bad else ExitCode.OK
+
+
+def _catalog(state: PrefixState, digest: str | None) -> Catalog | None:
+    """None: it has none. Raises Rejected where it is damaged, or its push has not ended."""
+    if digest is not None:
+        for each in state.pushed:
+            if each.catalog.digest.startswith(digest):
+                return each.catalog
+        raise Rejected(f"cannot verify {state.prefix}: it has no catalog of digest {digest}")
+    if state.current is None and state.damaged:
+        raise Rejected(f"cannot verify {state.prefix}: {next(iter(state.damaged.values()))}")
+    if state.current is None and state.pushes:
+        raise Rejected(
+            f"cannot verify {state.prefix}: its first push is under way, or was cut off; push again"
+        )
+    return state.current
+
+
+def _bad(
+    hub: WritableHub, state: PrefixState, catalog: Catalog, *, deep: bool
+) -> tuple[BadFile, ...]:
+    bad = bad_by_size(catalog, state)
+    if not deep:
+        return bad
+    known = {each.path for each in bad}
+    rest = tuple(file for file in catalog.files if file.path not in known)
+    with Told() as told:
+        told.begin("reading", sum(file.size_bytes for file in rest))
+        return (*bad, *bad_by_content(hub, state.prefix, rest, told.advance))
+
+
+def _said(prefix: str, catalog: Catalog, bad: tuple[BadFile, ...], *, deep: bool) -> str:
+    what = (
+        f"{count(len(catalog.files), 'file')}, {size(catalog.size_bytes)}, digest {catalog.digest}"
+    )
+    if bad:
+        return f"{prefix}: {len(bad)} of {what} are damaged; push them again with --again"
+    how = "as pushed, byte for byte" if deep else "all there, with their sizes"
+    return f"{prefix}: {what}: {how}"
+
+
+def _json(
+    state: PrefixState,
+    catalog: Catalog | None,
+    bad: tuple[BadFile, ...],
+    *,
+    deep: bool,
+    location: str,
+) -> dict[str, object]:
+    return {
+        "api": 1,
+        "hub": location,
+        "prefix": state.prefix,
+        "verified": catalog is not None,
+        "ok": catalog is not None and not bad,
+        "deep": deep,
+        "digest": catalog.digest if catalog else None,
+        "files": len(catalog.files) if catalog else len(state.plain),
+        "bad": [{"path": each.path, "key": each.key, "cause": each.cause} for each in bad],
+    }
