@@ -11,7 +11,8 @@ from reconciler.plan.ids import NodeName
 class HubSettings:
     """Where model files come from. `location`: `s3://bucket[/base]`, a directory, or None.
 
-    `MINIO_*`, the proxies and `SSL_CERT_FILE` count under their usual names.
+    `MINIO_*`, the proxies and `SSL_CERT_FILE` count under their usual names. `bytes_per_second`:
+    what all fetches of the node may take together; None: as much as they can.
     """
 
     location: str | None = None
@@ -23,6 +24,7 @@ class HubSettings:
     http_proxy: str = ""
     https_proxy: str = ""
     no_proxy: str = ""
+    bytes_per_second: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 import os
 import socket
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -28,6 +29,15 @@ def run(
             envvar="XGEN_HUB",
             help="Where model files come from: s3://BUCKET (with MINIO_ENDPOINT, MINIO_ACCESS_KEY, "
             "MINIO_SECRET_KEY, MINIO_REGION) or a directory.",
+        ),
+    ] = None,
+    hub_rate_limit: Annotated[
+        float | None,
+        typer.Option(
+            envvar="XGEN_HUB_RATE_LIMIT",
+            metavar="MIB",
+            min=0.1,
+            help="MiB a second that all downloads take from the hub together. [default: no limit]",
         ),
     ] = None,
     node: Annotated[
@@ -91,7 +101,10 @@ def run(
     log.configure(form=log_format, level=log_level)
     settings = Settings(
         manifest=manifest,
-        hub=hub_settings(hub),
+        hub=replace(
+            hub_settings(hub),
+            bytes_per_second=None if hub_rate_limit is None else hub_rate_limit * 1024 * 1024,
+        ),
         node=NodeName(node) if node else None,
         host_name=socket.gethostname(),
         listen_host=host,

@@ -7,7 +7,8 @@ from reconciler.hub.directory import DirectoryStore
 from reconciler.hub.directory_writer import DirectoryWriter
 from reconciler.hub.endpoint import bucket_and_base
 from reconciler.hub.proxies import Proxies
-from reconciler.hub.s3 import S3Store
+from reconciler.hub.rate_limit import RateLimit
+from reconciler.hub.s3_apart import S3StoreApart
 from reconciler.hub.s3_connection import S3Settings
 from reconciler.hub.s3_writer import S3Writer
 from reconciler.settings import HubSettings
@@ -15,12 +16,14 @@ from reconciler.settings import HubSettings
 _SCHEME = "s3://"
 
 
-def make_store(hub: HubSettings) -> S3Store | DirectoryStore | None:
+def make_store(hub: HubSettings) -> S3StoreApart | DirectoryStore | None:
     """The hub of `--hub`, or None where there is none. Raises Rejected; connects to nothing."""
     if not hub.location:
         return None
     place = _place(hub, hub.location)
-    return DirectoryStore(place) if isinstance(place, Path) else S3Store(place)
+    if isinstance(place, Path):
+        return DirectoryStore(place, rate=RateLimit(hub.bytes_per_second))
+    return S3StoreApart(place, bytes_per_second=hub.bytes_per_second)
 
 
 def make_writer(hub: HubSettings, location: str) -> S3Writer | DirectoryWriter:

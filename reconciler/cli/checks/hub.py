@@ -9,12 +9,12 @@ from reconciler.cache.choose import choose, wish_of
 from reconciler.cli.checks.finding import Finding, fail, ok, size, skip
 from reconciler.errors import XgenError
 from reconciler.hub.directory import DirectoryStore
-from reconciler.hub.s3 import S3Store
+from reconciler.hub.s3_apart import S3StoreApart
 from reconciler.node.hub import make_store
 from reconciler.plan.desired import Desired, DesiredModel
 from reconciler.settings import HubSettings
 
-_Store = S3Store | DirectoryStore
+_Store = S3StoreApart | DirectoryStore
 
 
 def hub_findings(hub: HubSettings, desired: Desired | None) -> Iterator[Finding]:
