@@ -1,0 +1,236 @@
+"""Brings a repository of Hugging Face into the hub, through a folder on this node.
+
+    in the hub?  >  list  >  choose  >  room?  >  download  >  push  >  remove the folder
+
+Nothing is asked of Hugging Face for what the hub has. A try that failed or was killed leaves its
+folder, and the next one goes on with the files in it that are whole.
+"""
+
+import shutil
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from reconciler.errors import Rejected, Transient, XgenError
+from reconciler.hub.catalog import Catalog, Facts
+from reconciler.hub.huggingface_download import Listing, RemoteFile, Wanted, download
+from reconciler.hub.local_files import LocalFile
+from reconciler.hub.prefix_state import PrefixState, read_state
+from reconciler.hub.push import Order, push
+from reconciler.hub.staging import discard, staging
+from reconciler.hub.writable import WritableHub
+from reconciler.plan.repository import Repository
+
+_GGUF = "gguf/"
+
+
+class Steps(Protocol):
+    """Told how far an import is, in bytes. `cancelled` is asked from several threads."""
+
+    def downloading(self, done: int, total: int) -> None: ...
+    def uploading(self, done: int, total: int) -> None: ...
+    def cancelled(self) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """What makes a model of files: the cache's and the backends' part. All raise XgenError.
+
+    `choose`: the paths of the model that is meant, out of all paths with their sizes.
+    """
+
+    choose: Callable[[Mapping[str, int]], Sequence[str]]
+    check_names: Callable[[Iterable[str], str], None]
+    describe: Callable[[Sequence[LocalFile]], Facts]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportOrder:
+    """`folder`: of this import alone. `environment`: HF_TOKEN, HF_ENDPOINT and the like.
+
+    `refresh`: ask Hugging Face although the hub has the model. `pushed_at`: RFC 3339.
+    """
+
+    repository: Repository
+    prefix: str
+    folder: Path
+    pushed_at: str
+    judgement: Judgement = field(repr=False)
+    environment: Mapping[str, str] = field(repr=False)
+    refresh: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """`digest`: of the catalog; None: the prefix has none. `commit`: None where it is not known.
+
+    `was_there`: nothing was downloaded. `size_bytes`: of the model.
+    """
+
+    prefix: str
+    digest: str | None
+    commit: str | None
+    size_bytes: int
+    was_there: bool
+
+
+def import_model(hub: WritableHub, order: ImportOrder, steps: Steps) -> Imported:
+    """Blocking. Raises Transient (also when cancelled) or Rejected."""
+    state = read_state(hub, order.prefix)
+    _check_upstream(hub, order, state)
+    if not order.refresh and (found := _found(order, state)) is not None:
+        return found
+    with staging(order.folder, cancelled=steps.cancelled) as lock:
+        imported = _import(hub, order, steps, current=state.current, lock=lock)
+        discard(order.folder)
+    return imported
+
+
+def _import(
+    hub: WritableHub, order: ImportOrder, steps: Steps, *, current: Catalog | None, lock: int
+) -> Imported:
+    """With the staging folder held."""
+    wanted = Wanted(
+        repository=order.repository,
+        folder=order.folder,
+        environment=order.environment,
+        cancelled=steps.cancelled,
+    )
+    with download(wanted, keep_open=lock) as child:
+        listing = child.listing()
+        files = _chosen(order, listing)
+        size = sum(file.size_bytes for file in files.values())
+        if current is not None and _is_same(current, listing, files):
+            return _from_catalog(order, current, size)
+        _check_room(wanted, files)
+        steps.downloading(0, size)
+        child.run(files, lambda done: steps.downloading(done, size))
+    outcome = push(hub, _push_order(order, wanted, listing), _PushProgress(order, steps))
+    return Imported(
+        prefix=order.prefix,
+        digest=outcome.catalog.digest,
+        commit=listing.commit,
+        size_bytes=size,
+        was_there=False,
+    )
+
+
+def _check_upstream(hub: WritableHub, order: ImportOrder, state: PrefixState) -> None:
+    upstream = state.current.upstream if state.current is not None else None
+    if upstream is not None and upstream.repository != order.repository.name:
+        raise Rejected(
+            f"cannot import {order.repository} to {order.prefix}: {hub.location} has "
+            f"{upstream.repository} there"
+        )
+
+
+def _found(order: ImportOrder, state: PrefixState) -> Imported | None:
+    """The model, where the hub has all of it. A push that is under way does not count."""
+    current = state.current
+    if current is not None:
+        sizes = {file.path: file.size_bytes for file in current.files}
+    else:
+        sizes = {each.key: each.size_bytes for each in state.plain if not state.pushes}
+    try:
+        paths = order.judgement.choose(sizes)
+    except Transient:
+        return None  # there is nothing, or not all of it
+    size = sum(sizes[path] for path in paths)
+    if current is not None:
+        return _from_catalog(order, current, size)
+    return Imported(prefix=order.prefix, digest=None, commit=None, size_bytes=size, was_there=True)
+
+
+def _from_catalog(order: ImportOrder, current: Catalog, size_bytes: int) -> Imported:
+    return Imported(
+        prefix=order.prefix,
+        digest=current.digest,
+        commit=current.upstream.revision if current.upstream is not None else None,
+        size_bytes=size_bytes,
+        was_there=True,
+    )
+
+
+def _chosen(order: ImportOrder, listing: Listing) -> dict[str, RemoteFile]:
+    sizes = {path: file.size_bytes for path, file in listing.files.items()}
+    try:
+        return {path: listing.files[path] for path in order.judgement.choose(sizes)}
+    except XgenError as exc:
+        raise Transient(f"cannot import {order.repository}: {exc}") from exc
+
+
+def _is_same(current: Catalog, listing: Listing, files: Mapping[str, RemoteFile]) -> bool:
+    """Whether the catalog holds these files of this commit."""
+    if current.upstream is None or current.upstream.revision != listing.commit:
+        return False
+    sizes = {file.path: file.size_bytes for file in current.files}
+    return all(sizes.get(path) == file.size_bytes for path, file in files.items())
+
+
+def _check_room(wanted: Wanted, files: Mapping[str, RemoteFile]) -> None:
+    """For what is not here yet. A file that is half done is begun anew, its room is given back."""
+    needed = sum(
+        file.size_bytes
+        for path, file in files.items()
+        if _size_of(wanted.files / path) != file.size_bytes
+    )
+    half_done = sum(_size_of(path) for path in wanted.files.rglob("*.incomplete"))
+    free = shutil.disk_usage(wanted.folder).free + half_done
+    if needed > free:
+        raise Transient(
+            f"cannot import {wanted.repository}: {_human(needed)} are needed and {_human(free)} "
+            f"are free in {wanted.folder.parent}"
+        )
+
+
+def _size_of(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _push_order(order: ImportOrder, wanted: Wanted, listing: Listing) -> Order:
+    """A prefix of GGUFs grows by the one that is imported; one of safetensors is one model."""
+    return Order(
+        folder=wanted.files,
+        prefix=order.prefix,
+        pushed_at=order.pushed_at,
+        check_names=order.judgement.check_names,
+        describe=order.judgement.describe,
+        licence=listing.licence,
+        upstream=order.repository.name,
+        revision=listing.commit,
+        keep_others=order.prefix.startswith(_GGUF),
+    )
+
+
+class _PushProgress:
+    """Only what is uploaded counts: hashing is many times faster."""
+
+    def __init__(self, order: ImportOrder, steps: Steps) -> None:
+        self._repository = order.repository
+        self._steps = steps
+        self._lock = threading.Lock()
+        self._counts = False
+        self._done = 0
+        self._total = 0
+
+    def begin(self, doing: str, size_bytes: int) -> None:
+        self._counts, self._done, self._total = doing == "uploading", 0, size_bytes
+        self._steps.uploading(0, size_bytes)
+
+    def advance(self, size_bytes: int) -> None:
+        if self._steps.cancelled():
+            raise Transient(f"cannot import {self._repository}: it is no longer wanted")
+        with self._lock:
+            if self._counts:
+                self._done += size_bytes
+                self._steps.uploading(self._done, self._total)
+
+
+def _human(size: int) -> str:
+    mib = size / 2**20
+    return f"{mib:.1f} MiB" if mib < 1024 else f"{mib / 1024:.1f} GiB"

@@ -1,0 +1,63 @@
+"""The folder that an import downloads into: one import at a time, also of several processes."""
+
+import fcntl
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from reconciler.errors import Transient
+
+_RETRY_SECONDS = 0.1
+
+
+@contextmanager
+def staging(folder: Path, *, cancelled: Callable[[], bool]) -> Iterator[int]:
+    """Make the folder and hold it alone; gives the descriptor of the lock. Waits for others.
+
+    What is in it stays when the block is left: the next try goes on with it.
+    """
+    fd = _taken(folder, cancelled)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def discard(folder: Path) -> None:
+    """Remove the folder with all that is in it. For whoever holds it, or knows that nobody does."""
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _taken(folder: Path, cancelled: Callable[[], bool]) -> int:
+    while True:
+        fd = _opened(folder)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_still_there(folder, fd):
+                return fd
+        except BlockingIOError:
+            if cancelled():
+                os.close(fd)
+                raise Transient(f"cannot use {folder}: another import holds it") from None
+            time.sleep(_RETRY_SECONDS)
+        os.close(fd)
+
+
+def _opened(folder: Path) -> int:
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o750)
+        return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as exc:
+        raise Transient(f"cannot use {folder}: {exc.strerror}") from exc
+
+
+def _is_still_there(folder: Path, fd: int) -> bool:
+    """Whoever held it before us may have removed it when its import was complete."""
+    try:
+        there = folder.stat()
+    except FileNotFoundError:
+        return False
+    return os.path.samestat(there, os.fstat(fd))
