@@ -23,7 +23,7 @@ from tests.proxy.matrix import (
     length,
     refused,
 )
-from tests.proxy.stand_in import StandIn
+from tests.proxy.stand_in import StandIn, StartStandIn
 from tests.proxy.wire import HEALTH
 
 _BYTES = [ASK[at : at + 1] for at in range(len(ASK))]
@@ -207,6 +207,22 @@ async def test_who_waits_is_refused_without_that(llm: StandIn, head: bytes, stat
     async with running_agent(llm.as_model(), body_bytes=4000) as agent:
         answers = await converse(agent, [head.partition(b"\r\n\r\n")[0] + b"\r\n\r\n"], ["POST"])
         assert [(answer.status, answer.continues) for answer in answers] == [(status, 0)]
+
+
+async def test_who_closes_its_half_is_gone(stand_in: StartStandIn) -> None:
+    """However it had framed its request: nothing is said any more, and the work has ended."""
+    backend = stand_in("--hang")
+    ways = [length(ASK), chunks(ASK), length(STREAM, head=OLD), length(ASK) * 3]
+    async with running_agent(backend.as_model()) as agent:
+        for number, sent in enumerate(ways):
+            reader, writer = await agent.connect()
+            writer.write(sent)
+            await backend.until_running(1)
+            writer.write_eof()
+            assert await reader.read() == b""
+            await backend.until(lambda s: s["running"] == 0)
+            state = await backend.state()
+            assert (state["seen"], state["cancelled"]) == (number + 1, number + 1)
 
 
 async def test_headers_of_a_connection_stay_on_it(llm: StandIn) -> None:
