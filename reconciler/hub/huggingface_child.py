@@ -2,8 +2,8 @@
 
     python -P -m reconciler.hub.huggingface_child FD
 
-One JSON object a line. On stdin: {"repository", "revision", "folder"}; after the listing
-{"download": {PATH: {"size", "sha256", "git_sha1"}}}, as it was listed. On FD:
+FD is its end of a `Channel`. It is told {"repository", "revision", "folder"}, and after the listing
+{"download": {PATH: {"size", "sha256", "git_sha1"}}}, as it was listed. It tells:
 
     {"listing": {"commit", "licence", "files": {PATH: {…}}}}
     {"bytes": N}                     so many bytes are there; N may fall back after a bad file
@@ -18,15 +18,16 @@ import contextlib
 import ctypes
 import errno
 import hashlib
-import json
-import os
 import signal
+import socket
 import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
+
+from reconciler.hub.channel import Channel
 
 _PR_SET_PDEATHSIG = 1
 _FILES_AT_ONCE = 4
@@ -44,17 +45,13 @@ class _Failed(Exception):
 
 
 class _Told:
-    """What the parent is told. From any thread."""
+    """How far it is, told to the parent from any thread."""
 
-    def __init__(self, fd: int) -> None:
-        self._out = os.fdopen(fd, "w", encoding="utf-8", buffering=1)
+    def __init__(self, parent: Channel) -> None:
+        self._parent = parent
         self._lock = threading.Lock()
         self._there: dict[str, int] = {}
         self._told_at = 0.0
-
-    def tell(self, message: _Json) -> None:
-        with self._lock:
-            print(json.dumps(message), file=self._out)
 
     def has(self, path: str, count: int) -> None:
         """So many bytes of a file are there. Said again while it is compared: a sign of life."""
@@ -65,34 +62,35 @@ class _Told:
                 return
             self._told_at = now
             done = sum(self._there.values())
-        self.tell({"bytes": done})
+        self._parent.send({"bytes": done})
 
     def all_there(self) -> None:
-        self.tell({"bytes": sum(self._there.values())})
+        self._parent.send({"bytes": sum(self._there.values())})
 
 
 def main(arguments: list[str]) -> int:
     # The thread that started us waits for us, so its end is our parent's end.
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    told = _Told(int(arguments[0]))
+    parent = Channel(socket.socket(fileno=int(arguments[0])))
     try:
-        order = _next_line()
+        order = _told_by(parent)
         listing = _list(order["repository"], order["revision"])
-        told.tell({"listing": listing})
-        wanted = _next_line()["download"]
-        _download(order, listing["commit"], wanted, told)
+        parent.send({"listing": listing})
+        wanted = _told_by(parent)["download"]
+        _download(order, listing["commit"], wanted, _Told(parent))
+        parent.send({"done": True})
+    except EOFError:
+        return 2  # the parent is gone
     except Exception as exc:  # noqa: BLE001  the process's boundary: the parent is told
-        told.tell(_failure(exc))
+        parent.send(_failure(exc))
         return 1
-    told.tell({"done": True})
     return 0
 
 
-def _next_line() -> _Json:
-    line = sys.stdin.readline()
-    if not line:
-        sys.exit(2)  # the parent is gone
-    return dict(json.loads(line))
+def _told_by(parent: Channel) -> _Json:
+    while (message := parent.receive()) is None:
+        pass
+    return message
 
 
 def _list(repository: str, revision: str | None) -> _Json:

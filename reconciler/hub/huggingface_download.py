@@ -5,10 +5,9 @@ imported: it gets a process, which can be killed.
 """
 
 import contextlib
-import json
 import os
-import select
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from reconciler.errors import Transient
+from reconciler.hub.channel import Channel, Message
 from reconciler.hub.huggingface_failures import failure
 from reconciler.plan.repository import Repository
 
@@ -26,7 +26,6 @@ STALL_SECONDS = 600.0
 """Without any sign of life. The client's own limits are shorter, but not all of it has one."""
 _LOOK_SECONDS = 0.2
 _SECRET = ("MINIO_", "AWS_", "XGEN_")
-_MAX_LINE_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,38 +73,38 @@ def download(wanted: Wanted, *, keep_open: int) -> Iterator["Download"]:
     `keep_open`: the descriptor of the folder's lock, which the child holds for as long as it lives.
     """
     wanted.files.mkdir(exist_ok=True)
-    reads, writes = os.pipe()
-    with wanted.log.open("wb") as log, open(reads, "rb", buffering=0) as messages:
+    ours, theirs = socket.socketpair()
+    with contextlib.closing(ours), wanted.log.open("wb") as log:
+        with contextlib.closing(theirs):
+            child = _begun(wanted, log, (theirs.fileno(), keep_open))
         try:
-            child = subprocess.Popen(
-                [sys.executable, "-P", "-m", "reconciler.hub.huggingface_child", str(writes)],
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                pass_fds=(writes, keep_open),
-                env=_environment(wanted),
-                start_new_session=True,
-            )
-        except OSError as exc:
-            raise Transient(f"cannot import {wanted.repository}: {exc.strerror}") from exc
-        finally:
-            os.close(writes)
-        try:
-            yield Download(wanted, child, messages)
+            yield Download(wanted, child, Channel(ours))
         finally:
             _end(child)
+
+
+def _begun(wanted: Wanted, log: IO[bytes], fds: tuple[int, int]) -> "subprocess.Popen[bytes]":
+    try:
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", "reconciler.hub.huggingface_child", str(fds[0])],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            pass_fds=fds,
+            env=_environment(wanted),
+            start_new_session=True,
+        )
+    except OSError as exc:
+        raise Transient(f"cannot import {wanted.repository}: {exc.strerror}") from exc
 
 
 class Download:
     """A child that has begun. Every method raises Transient."""
 
-    def __init__(
-        self, wanted: Wanted, child: "subprocess.Popen[bytes]", messages: IO[bytes]
-    ) -> None:
+    def __init__(self, wanted: Wanted, child: "subprocess.Popen[bytes]", channel: Channel) -> None:
         self._wanted = wanted
         self._child = child
-        self._messages = messages
-        self._unread = b""
+        self._channel = channel
 
     def listing(self) -> Listing:
         repository = self._wanted.repository
@@ -132,38 +131,26 @@ class Download:
         while "done" not in (message := self._next()):
             on_bytes(int(message["bytes"]))
 
-    def _say(self, message: dict[str, Any]) -> None:
-        assert self._child.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # it has said why, or its exit will
-            self._child.stdin.write(json.dumps(message).encode() + b"\n")
-            self._child.stdin.flush()
+    def _say(self, message: Message) -> None:
+        with contextlib.suppress(ConnectionError):  # it has said why, or its exit will
+            self._channel.send(message)
 
-    def _next(self) -> dict[str, Any]:
-        line = self._next_line()
-        if line is None:
-            raise self._failure("died", self._how_it_ended())
-        message: dict[str, Any] = json.loads(line)
+    def _next(self) -> Message:
+        deadline = time.monotonic() + STALL_SECONDS
+        while True:
+            if self._wanted.cancelled():
+                raise Transient(f"cannot import {self._wanted.repository}: it is no longer wanted")
+            try:
+                message = self._channel.receive(_LOOK_SECONDS)
+            except (EOFError, ConnectionError):
+                raise self._failure("died", self._how_it_ended()) from None
+            if message is not None:
+                break
+            if time.monotonic() > deadline:
+                raise self._failure("stalled", f"{STALL_SECONDS / 60:.0f} min")
         if "failed" in message:
             raise self._failure(message["failed"], message["cause"], message["retry_after"])
         return message
-
-    def _next_line(self) -> bytes | None:
-        """None: the child has ended."""
-        deadline = time.monotonic() + STALL_SECONDS
-        ready = select.poll()
-        ready.register(self._messages, select.POLLIN | select.POLLHUP)
-        while b"\n" not in self._unread:
-            if self._wanted.cancelled():
-                raise Transient(f"cannot import {self._wanted.repository}: it is no longer wanted")
-            if ready.poll(_LOOK_SECONDS * 1000):
-                piece = self._messages.read(1 << 16)
-                if not piece or len(self._unread) > _MAX_LINE_BYTES:
-                    return None
-                self._unread += piece
-            elif time.monotonic() > deadline:
-                raise self._failure("stalled", f"{STALL_SECONDS / 60:.0f} min")
-        line, _, self._unread = self._unread.partition(b"\n")
-        return line
 
     def _how_it_ended(self) -> str:
         """By a signal (out of memory, say) or an error that it could not tell."""
@@ -198,7 +185,4 @@ def _end(child: "subprocess.Popen[bytes]") -> None:
     """With all that it may have started."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
-    assert child.stdin is not None
-    with contextlib.suppress(BrokenPipeError):
-        child.stdin.close()
     child.wait()

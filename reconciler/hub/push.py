@@ -142,7 +142,7 @@ def _draft(order: Order, state: PrefixState, hashed: Sequence[Hashed], facts: Fa
     return Catalog(
         digest=digest,
         pushed_at=order.pushed_at,
-        facts=facts,
+        facts=Facts(format=facts.format) if kept else facts,  # what several have in common
         licence=order.licence or (current.licence if current is not None else None),
         upstream=Upstream(repository=repository, revision=revision) if repository else None,
         files=kept,
