@@ -28,9 +28,13 @@ class Candidate:
     def holds(self) -> bool:
         """Whether every file is still there, and as large as it was."""
         try:
-            return all(_is_file(path, size) for path, size in self.sizes)
+            for path, size_bytes in self.sizes:
+                status = os.stat(path)
+                if status.st_size != size_bytes or not stat.S_ISREG(status.st_mode):
+                    return False
         except OSError:
             return False
+        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +171,3 @@ def _link(places: _Places) -> Link | None:
     except OSError:
         return None
     return leads_to, parent.st_dev, parent.st_ino
-
-
-def _is_file(path: str, size_bytes: int) -> bool:
-    status = os.stat(path)
-    return stat.S_ISREG(status.st_mode) and status.st_size == size_bytes

@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 
 from reconciler.backend.launch import Launch
+from reconciler.observe.progress import Progress, progress_of
 from tests.waiting import wait_for, wait_until
 
 
@@ -74,12 +75,10 @@ class Served:
 
     def running(self) -> int:
         """How many requests the engine says that it works on."""
-        metric = self.launch.counters.running
-        assert metric is not None
-        for line in self.get("/metrics").text.splitlines():
-            if line.startswith(f"{metric} "):
-                return int(float(line.split()[1]))
-        raise AssertionError(f"no {metric} in /metrics")
+        found = progress_of(self.get("/metrics").text, self.launch.counters)
+        assert isinstance(found, Progress), found
+        assert found.running is not None
+        return found.running
 
 
 @contextmanager

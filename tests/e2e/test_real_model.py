@@ -14,6 +14,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from reconciler.backend.llama_options import COUNTERS
+from reconciler.observe.progress import Progress, progress_of
 from tests.e2e.agent import REPOSITORY, Agent, Entry
 from tests.e2e.conftest import MakeAgent
 from tests.e2e.manifests import REAL_PREFIX, manifest, real_model
@@ -218,7 +220,7 @@ def _processing(agent: Agent) -> int:
         trust_env=False,
         timeout=30,
     )
-    for line in answer.text.splitlines():
-        if line.startswith("llamacpp:requests_processing "):
-            return int(float(line.split()[1]))
-    raise AssertionError(answer.text)
+    found = progress_of(answer.text, COUNTERS)
+    assert isinstance(found, Progress), found
+    assert found.running is not None
+    return found.running
