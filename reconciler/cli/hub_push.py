@@ -9,13 +9,13 @@ import typer
 
 from reconciler.cache.names import check_paths
 from reconciler.cli.checks.finding import size
-from reconciler.cli.describe import describe
 from reconciler.cli.hub_place import HubOption, PrefixArgument, count, opened
 from reconciler.cli.hub_progress import Told
 from reconciler.cli.output import Output, OutputOption, print_json
 from reconciler.hub.catalog import Facts
 from reconciler.hub.push import Order, Outcome
 from reconciler.hub.push import push as push_folder
+from reconciler.node.describe import describe
 
 
 def push(
