@@ -53,7 +53,7 @@ def push(
     order = Order(
         folder=folder,
         prefix=prefix,
-        pushed_at=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+        pushed_at=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         check_names=check_paths,
         describe=lambda files: describe(files, str(folder)),
         licence=licence,

@@ -93,7 +93,7 @@ def clean(hub: WritableHub, done: Sweep, policy: Policy) -> None:
 
 
 def _kept(state: PrefixState, policy: Policy) -> set[str]:
-    """Digests. `state.pushed` is the newest first: each was in force until the one before it."""
+    """Digests. `state.pushed` is in order: each was in force until the one before it."""
     assert state.current is not None
     kept = {state.current.digest, *policy.digests}
     until = policy.now

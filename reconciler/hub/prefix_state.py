@@ -30,7 +30,8 @@ class Pushed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrefixState:
-    """`stored`: by key. `current`: the catalog in force. `pushed`: every one, the newest first.
+    """`stored`: by key. `current`: the catalog in force. `pushed`: every one, that in force
+    first, then the newest.
 
     `damaged`: what is wrong with a catalog, by its key. `pushes`: begun and not ended.
     """
@@ -82,7 +83,15 @@ def read_state(hub: WritableHub, prefix: str) -> PrefixState:
             elif catalog is not None:
                 pushed.append(Pushed(catalog=catalog, written_at=each.modified_at))
     current = _catalog(hub, prefix, CATALOG, damaged) if CATALOG in stored else None
-    pushed.sort(key=lambda each: each.written_at, reverse=True)
+    in_force = current.digest if current is not None else None
+    pushed.sort(  # some stores tell whole seconds
+        key=lambda each: (
+            each.catalog.digest == in_force,
+            each.written_at,
+            each.catalog.pushed_at,
+        ),
+        reverse=True,
+    )
     return PrefixState(
         prefix=prefix, stored=stored, current=current, pushed=tuple(pushed), damaged=damaged
     )
