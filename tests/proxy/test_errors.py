@@ -46,8 +46,8 @@ _ALL = _problems()
 
 
 def _documented() -> set[tuple[int, str]]:
-    text = _DOCS.read_text(encoding="utf-8")
-    rows = re.findall(r"^\| (\d{3}) \| ((?:`\w+`(?:, )?)+) \|", text, re.MULTILINE)
+    section = _DOCS.read_text(encoding="utf-8").partition("## Errors\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (\d{3}) \| ((?:`\w+`(?:, )?)+) \|", section, re.MULTILINE)
     return {(int(status), code) for status, codes in rows for code in re.findall(r"\w+", codes)}
 
 
