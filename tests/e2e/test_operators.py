@@ -181,6 +181,24 @@ def test_nothing_of_a_removed_model_is_left_in_the_metrics(agent: Agent) -> None
     assert of_model(agent, "b") != []
 
 
+def test_tokens_are_counted_over_a_restart(agent: Agent) -> None:
+    """What a backend did until it was stopped counts, the agent's own first question included."""
+    agent.write(manifest(model("a")))
+    agent.start()
+    agent.wait_up()
+    before = agent.wait_state("a", "loaded")
+    agent.post("/v1/chat/completions", {"model": "a", "messages": []})
+    agent.write(manifest(model("a", env="{OTHER: value}")))
+
+    def changed(entry: Entry) -> bool:
+        return bool(entry["state"] == "loaded" and entry["pid"] != before["pid"])
+
+    agent.wait_model("a", changed)
+    tokens = {labels["kind"]: n for name, labels, n in of_model(agent, "a") if "tokens" in name}
+    assert tokens["prompt"] in (2, 3)
+    assert tokens["generated"] == 3 * tokens["prompt"]
+
+
 def test_the_loop_and_the_hub_are_measured(agent: Agent) -> None:
     agent.write(manifest(model("a")))
     agent.start()

@@ -1,7 +1,10 @@
 """Events tell what is new, and nothing again at every tick."""
 
+import asyncio
+
 from reconciler.events import Event, EventKind, Journal, Level
 from reconciler.loop.chronicle import Chronicle
+from reconciler.loop.pace import PIECE
 from reconciler.plan.actions import Outlook, Target
 from reconciler.plan.ids import ModelName, NodeName, SpecHash
 from reconciler.plan.phase import State
@@ -104,3 +107,25 @@ def test_the_same_fault_at_every_tick_is_told_once() -> None:
     told.chronicle.tick_ended()
     told.chronicle.tick_failed(ValueError("x"))
     assert told.kinds == [EventKind.TICK_FAILED] * 2
+
+
+async def test_many_models_that_change_at_once_let_others_have_their_turn() -> None:
+    """Requests are served by the same loop: a block of it stalls every stream."""
+    told, turns = Told(), 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    waiting = asyncio.create_task(other())
+    outlooks = [
+        Outlook(model=ModelName(f"m{number}"), state=State.PENDING, reason="so")
+        for number in range(500)
+    ]
+    await told.chronicle.planned(outlooks, ())
+    await told.chronicle.planned([], ())
+    waiting.cancel()
+    assert len(told.events) == 1000
+    assert turns >= 2 * 500 // PIECE - 2

@@ -44,6 +44,20 @@ class Node:
         cache = ModelCache(self._models, make_store(HubSettings(location=str(self.hub))))
         await asyncio.to_thread(cache.fetch, desired.models[0].spec)
 
+    def under_way(self) -> int:
+        return len(self._parts.effects.in_flight())
+
+    async def until_under_way(self) -> int:
+        """As soon as there is something: how much."""
+        async with asyncio.timeout(30):
+            while True:
+                if begun := self.under_way():
+                    return begun
+                await asyncio.sleep(0)
+
+    def end(self) -> None:
+        self._parts.reconciler.end()
+
     async def tick(self) -> Planned:
         await self._parts.reconciler.tick()
         planned = self._board.planned()
@@ -133,6 +147,18 @@ async def test_a_header_that_goes_bad_in_place_is_seen(node: Node, file: Path) -
     _spoil(file)
     await node.tick()
     assert "GGUF" in node.reason
+
+
+async def test_an_end_in_the_middle_of_many_actions_begins_no_more(node: Node) -> None:
+    """What it would begin then, the end of the agent would not know of."""
+    missing = (model(f"m{number}", source="gguf/nobody_has") for number in range(500))
+    await node.take_up(manifest(*missing))
+    ticking = asyncio.create_task(node.tick())
+    begun = await node.until_under_way()
+    node.end()
+    await ticking
+    assert begun < 500
+    assert node.under_way() <= begun
 
 
 def _spoil(file: Path) -> None:
