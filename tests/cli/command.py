@@ -68,6 +68,10 @@ class Started:
     def wait_for(self, said: str, *, times: int = 1) -> None:
         wait_until(lambda: self.text.count(said) >= times, what=f"{said!r}; so far:\n{self.text}")
 
+    def type(self, text: str) -> None:
+        """On its terminal."""
+        os.write(self._descriptor, text.encode())
+
     def wait(self) -> int:
         """Its exit code, when all of its output has been read."""
         code = self._process.wait(_SECONDS)
