@@ -24,6 +24,7 @@ from reconciler.hub.writable import WritableHub
 from reconciler.plan.repository import Repository
 
 _GGUF = "gguf/"
+_PROBE = ".xgen/probe"
 
 
 class Steps(Protocol):
@@ -83,21 +84,30 @@ def import_model(hub: WritableHub, order: ImportOrder, steps: Steps) -> Imported
     if not order.refresh and (found := _found(order, state)) is not None:
         return found
     with staging(order.folder, cancelled=steps.cancelled) as lock:
-        imported = _import(hub, order, steps, current=state.current, lock=lock)
+        try:
+            imported = _import(hub, order, steps, current=state.current, lock=lock)
+        except XgenError:
+            if _wanted(order, steps).has_nothing:
+                discard(order.folder)
+            raise
         discard(order.folder)
     return imported
+
+
+def _wanted(order: ImportOrder, steps: Steps) -> Wanted:
+    return Wanted(
+        repository=order.repository,
+        folder=order.folder,
+        environment=order.environment,
+        cancelled=steps.cancelled,
+    )
 
 
 def _import(
     hub: WritableHub, order: ImportOrder, steps: Steps, *, current: Catalog | None, lock: int
 ) -> Imported:
     """With the staging folder held."""
-    wanted = Wanted(
-        repository=order.repository,
-        folder=order.folder,
-        environment=order.environment,
-        cancelled=steps.cancelled,
-    )
+    wanted = _wanted(order, steps)
     with download(wanted, keep_open=lock) as child:
         listing = child.listing()
         files = _chosen(order, listing)
@@ -105,6 +115,7 @@ def _import(
         if current is not None and _is_same(current, listing, files):
             return _from_catalog(order, current, size)
         _check_room(wanted, files)
+        _check_writable(hub, order)
         steps.downloading(0, size)
         child.run(files, lambda done: steps.downloading(done, size))
     outcome = push(hub, _push_order(order, wanted, listing), _PushProgress(order, steps))
@@ -158,7 +169,8 @@ def _chosen(order: ImportOrder, listing: Listing) -> dict[str, RemoteFile]:
     try:
         return {path: listing.files[path] for path in order.judgement.choose(sizes)}
     except XgenError as exc:
-        raise Transient(f"cannot import {order.repository}: {exc}") from exc
+        cause = str(exc).removeprefix(f"cannot choose the files of {order.prefix}: ")
+        raise Transient(f"cannot import {order.repository}: {cause}") from exc
 
 
 def _is_same(current: Catalog, listing: Listing, files: Mapping[str, RemoteFile]) -> bool:
@@ -183,6 +195,17 @@ def _check_room(wanted: Wanted, files: Mapping[str, RemoteFile]) -> None:
             f"cannot import {wanted.repository}: {_human(needed)} are needed and {_human(free)} "
             f"are free in {wanted.folder.parent}"
         )
+
+
+def _check_writable(hub: WritableHub, order: ImportOrder) -> None:
+    """Before hours of a download, not after them."""
+    try:
+        hub.save(order.prefix, _PROBE, b"")
+        hub.delete(order.prefix, _PROBE)
+    except XgenError as exc:
+        raise Transient(
+            f"cannot import {order.repository}: the hub must take it, and cannot: {exc}"
+        ) from exc
 
 
 def _size_of(path: Path) -> int:

@@ -65,6 +65,14 @@ class Wanted:
     def log(self) -> Path:
         return self.folder / "huggingface.log"
 
+    @property
+    def has_nothing(self) -> bool:
+        """Whether there is no file to go on with, and no line that says more of a failure."""
+        if self.log.exists() and self.log.stat().st_size:
+            return False
+        below = (path.relative_to(self.files) for path in self.files.rglob("*") if path.is_file())
+        return all(path.parts[0].startswith(".") for path in below)
+
 
 @contextmanager
 def download(wanted: Wanted, *, keep_open: int) -> Iterator["Download"]:

@@ -213,6 +213,7 @@ def test_a_file_that_is_not_there_is_named_with_the_nearest(importer: Importer) 
 def test_each_refusal_says_what_to_do(importer: Importer, repository: str, said: str) -> None:
     with pytest.raises(Transient, match=said):
         importer(repository)
+    assert importer.left == []
 
 
 @pytest.mark.parametrize(
@@ -270,10 +271,8 @@ def test_a_token_opens_what_is_gated_and_is_told_to_nobody(
     def look(_: int) -> None:
         log = importer.folder / "an-import" / "huggingface.log"
         logs.append(log.read_text(encoding="utf-8"))
-        for pid in Path("/proc").glob("[0-9]*"):
-            command = pid / "cmdline"
-            if command.exists() and b"huggingface_child" in (line := command.read_bytes()):
-                logs.append(line.decode())
+        for pid in importer.upstream.children():
+            logs.append(Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8"))
 
     importer("org/gated", Steps(at=look))
 
@@ -293,9 +292,8 @@ def test_the_hub_s_keys_are_not_given_to_the_child(importer: Importer) -> None:
     seen: list[bytes] = []
 
     def look(_: int) -> None:
-        for pid in Path("/proc").glob("[0-9]*"):
-            if b"huggingface_child" in (pid / "cmdline").read_bytes():
-                seen.append((pid / "environ").read_bytes())
+        for pid in importer.upstream.children():
+            seen.append(Path(f"/proc/{pid}/environ").read_bytes())
 
     importer("org/gated", Steps(at=look))
 
@@ -328,7 +326,7 @@ def test_what_was_complete_is_not_fetched_again_after_a_kill(importer: Importer)
         assert upstream.held.wait(30)
         files = importer.folder / "an-import" / "files"
         wait_until(lambda: all((files / path).exists() for path in small), what="small files")
-        for pid in children():
+        for pid in upstream.children():
             os.kill(pid, signal.SIGKILL)
 
     with (
@@ -384,7 +382,7 @@ def test_an_import_that_is_cancelled_ends_its_child(importer: Importer) -> None:
     with pytest.raises(Transient, match=r"cannot import org/m: it is no longer wanted"):
         importer("org/m", steps)
 
-    assert children() == []
+    assert importer.upstream.children() == []
 
 
 def test_the_child_dies_with_its_parent(upstream: FakeHub, tmp_path: Path) -> None:
@@ -407,15 +405,26 @@ these.Importer(upstream=fake, hub=hub, folder=root / "imports")("org/m")
         cwd=Path(__file__).parents[2],
     ) as parent:
         assert upstream.held.wait(30)
-        (child,) = children(parent.pid)
+        assert upstream.children()
         parent.kill()
-    wait_until(lambda: not is_alive(child), what="the child is gone")
+    wait_until(lambda: not upstream.children(), what="the child is gone")
 
 
 def test_too_little_room_is_said_with_numbers(importer: Importer) -> None:
     importer.upstream.repos["org/m"].sizes["model.safetensors"] = 5 * 2**50
     with pytest.raises(
         Transient, match=r"5242880.0 GiB are needed and [\d.]+ GiB are free in .*/imports"
+    ):
+        importer("org/m")
+    assert importer.upstream.files_asked() == []
+
+
+def test_a_hub_that_cannot_be_written_is_noticed_before_the_download(
+    importer: Importer, tmp_path: Path
+) -> None:
+    (tmp_path / "hub" / "huggingface").write_text("no folder", encoding="utf-8")
+    with pytest.raises(
+        Transient, match=r"cannot import org/m: the hub must take it, and cannot: cannot write"
     ):
         importer("org/m")
     assert importer.upstream.files_asked() == []
@@ -447,25 +456,3 @@ def in_thread(work: Callable[[], None]) -> Iterator[None]:
         yield
     finally:
         thread.join()
-
-
-def children(parent: int | None = None) -> list[int]:
-    """The living children of a process that speak to Hugging Face."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            stat = (folder / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-            command = (folder / "cmdline").read_bytes()
-        except OSError:
-            continue
-        if int(stat[1]) == (parent or os.getpid()) and b"huggingface_child" in command:
-            found.append(int(folder.name))
-    return found
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
-    except OSError:
-        return False
-    return stat.rpartition(")")[2].split()[0] != "Z"
