@@ -24,6 +24,8 @@ _JOURNAL = ".journal"
 _LOCK = ".lock"
 _KEPT_SECONDS = 7 * 86400.0
 """A model that was taken out and comes back within a week goes on where it was."""
+_LOCK_TRIES = 10
+_LOCK_SECONDS = 0.1
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
@@ -63,8 +65,9 @@ def open_partial(folder: Path, item: StoredObject) -> Iterator[Partial]:
     What was not published by the end of the block is kept for the next try, as far as the journal
     knows it to be finished; not where the disk is full: then others need the room more.
     """
-    with held(folder / _LOCK):  # nobody sweeps between the two steps
-        partial = _locked(folder / name_of(item), item) or _locked(_nameless(folder), item)
+    partial = _locked_soon(folder, folder / name_of(item), item)
+    if partial is None:
+        partial = _locked_soon(folder, _nameless(folder), item)
     if partial is None:
         raise OSError(errno.EBUSY, "a new file is locked already")
     keep = True
@@ -129,12 +132,21 @@ def _nameless(folder: Path) -> Path:
     return folder / secrets.token_hex(16)
 
 
-def _locked(path: Path, item: StoredObject) -> Partial | None:
-    """None where somebody else has it: another agent on a file system without shared locks."""
-    fd = os.open(path, _FLAGS, 0o600)
-    if try_lock(fd):
-        return Partial(fd, path, item)
-    os.close(fd)
+def _locked_soon(folder: Path, path: Path, item: StoredObject) -> Partial | None:
+    """None where somebody else keeps it: an agent on a file system that shares no locks of ours.
+
+    The transfer process of an agent that was killed lets go within milliseconds.
+    """
+    for _ in range(_LOCK_TRIES):
+        with held(folder / _LOCK):  # nobody sweeps between the two steps
+            fd = os.open(path, _FLAGS, 0o600)
+            if try_lock(fd):
+                partial = Partial(fd, path, item)
+                if os.fstat(fd).st_size != item.size_bytes:
+                    partial.journal.remove()
+                return partial
+            os.close(fd)
+        time.sleep(_LOCK_SECONDS)
     return None
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 _RANGE = re.compile(rb"\r\nRange: bytes=(\d+)-", re.IGNORECASE)
 _LENGTH = re.compile(rb"(\r\nContent-Length: )(\d+)", re.IGNORECASE)
-_PIECE_BYTES = 16 * 1024
+_PIECE_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,13 +45,17 @@ class Fault:
 
 
 class FaultProxy:
-    """`plan`: the fault of each GET of an object; None: none. `passed`: bytes of their bodies."""
+    """`plan`: the fault of each GET of an object; None: none. `passed`: bytes of their bodies.
+
+    `pace`: called with a GET and the size of each piece that has passed; it may wait.
+    """
 
     def __init__(self, target_port: int) -> None:
         self._target_port = target_port
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self.plan: Callable[[Get], Fault | None] = lambda _get: None
+        self.pace: Callable[[Get, int], None] = lambda _get, _count: None
         self.gets: list[Get] = []
         self.passed = 0
         self.stalled = 0
@@ -92,42 +96,40 @@ class FaultProxy:
             head, rest = _head_of(client)
             if not head:
                 return
-            fault = self._fault_of(head) or Fault(at=-1)
+            get = self._get_of(head)
+            fault = (self.plan(get) if get else None) or Fault(at=-1)
             if fault.answer is not None:
                 client.sendall(_error(*fault.answer))
                 return
             server.sendall(head.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n") + rest)
-            is_get = b" /" in head and self._is_object(head)
+            self._count_open(get, 1)
             try:
-                self._count_open(is_get, 1)
-                self._pass(server, client, fault, is_get=is_get)
+                self._pass(server, client, fault, get)
             finally:
-                self._count_open(is_get, -1)
+                self._count_open(get, -1)
 
     @property
     def _target(self) -> tuple[str, int]:
         return ("127.0.0.1", self._target_port)
 
-    def _is_object(self, head: bytes) -> bool:
+    def _get_of(self, head: bytes) -> Get | None:
+        """None: it is no GET of an object."""
         line = head.partition(b"\r\n")[0]
-        return line.startswith(b"GET ") and b"list-type" not in line
-
-    def _fault_of(self, head: bytes) -> Fault | None:
-        if not self._is_object(head):
+        if not line.startswith(b"GET ") or b"list-type" in line:
             return None
         found = _RANGE.search(head)
         with self._lock:
             get = Get(number=len(self.gets), offset=int(found[1]) if found else 0)
             self.gets.append(get)
-            return self.plan(get)
+        return get
 
-    def _count_open(self, is_get: bool, difference: int) -> None:
+    def _count_open(self, get: Get | None, difference: int) -> None:
         with self._lock:
-            self.open_now += difference if is_get else 0
+            self.open_now += difference if get else 0
             self.most_open = max(self.most_open, self.open_now)
 
     def _pass(
-        self, server: socket.socket, client: socket.socket, fault: Fault, *, is_get: bool
+        self, server: socket.socket, client: socket.socket, fault: Fault, get: Get | None
     ) -> None:
         head, piece = _head_of(server)
         if fault.short:
@@ -140,13 +142,13 @@ class FaultProxy:
                 is_due = False
                 before = fault.at - passed
                 client.sendall(piece[:before])
-                self._count(before, is_get=is_get)
+                self._count(before, get)
                 passed += before
                 piece = self._spoil(client, piece[before:], fault)
                 if not piece:
                     return
             client.sendall(piece)
-            self._count(len(piece), is_get=is_get)
+            self._count(len(piece), get)
             passed += len(piece)
             piece = b""
 
@@ -164,9 +166,11 @@ class FaultProxy:
             return b""
         return bytes([piece[0] ^ 1]) + piece[1:] if fault.flip else piece
 
-    def _count(self, count: int, *, is_get: bool) -> None:
-        with self._lock:
-            self.passed += count if is_get else 0
+    def _count(self, count: int, get: Get | None) -> None:
+        if get is not None:
+            with self._lock:
+                self.passed += count
+            self.pace(get, count)
 
 
 @contextmanager

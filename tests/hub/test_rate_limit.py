@@ -1,0 +1,74 @@
+"""What all fetches of a node take together."""
+
+import threading
+
+from reconciler.hub.connections import Connections
+from reconciler.hub.rate_limit import RateLimit
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def test_bytes_pass_at_the_rate_whoever_asks() -> None:
+    """kserve#6137 (scenario 33): a limit that is declared is heeded."""
+    clock = Clock()
+    rate = RateLimit(1000.0, clock=clock, sleep=clock.sleep)
+
+    for _ in range(11):
+        rate.take(500)
+
+    assert round(clock.now - 100.0, 6) == 5.0
+
+
+def test_what_was_not_used_is_not_saved_up() -> None:
+    clock = Clock()
+    rate = RateLimit(1000.0, clock=clock, sleep=clock.sleep)
+    clock.now += 3600.0
+
+    for _ in range(3):
+        rate.take(1000)
+
+    assert round(clock.now - 3700.0, 6) == 2.0
+
+
+def test_who_is_stopped_does_not_wait() -> None:
+    clock = Clock()
+    rate = RateLimit(1.0, clock=clock, sleep=clock.sleep)
+    rate.take(3600)
+
+    rate.take(1, stopped=lambda: True)
+
+    assert clock.now == 100.0
+
+
+def test_without_a_limit_nobody_waits() -> None:
+    clock = Clock()
+    rate = RateLimit(None, clock=clock, sleep=clock.sleep)
+
+    rate.take(1 << 40)
+
+    assert clock.now == 100.0
+
+
+def test_a_store_that_asks_to_slow_down_is_asked_nothing_new_meanwhile() -> None:
+    connections = Connections(2)
+    waited: list[bool] = []
+    is_through = threading.Event()
+
+    def check() -> None:
+        waited.append(is_through.is_set())
+
+    connections.hold_off(0.3)
+    with connections.one(check):
+        is_through.set()
+
+    assert waited
+    assert not any(waited)
