@@ -6,7 +6,8 @@ pinned, go on with what they began.
     a catalog names its content, untouched since      kept where it is
     .xgen/objects/<sha256> is there                   kept
     its plain path is taken by something as large     compared, as far as the store can prove it
-    the prefix is fresh, and nobody else pushes       its plain path, so that other tools see it
+    nobody else pushes, and the prefix is fresh
+    or the push only adds to it                       its plain path, so that other tools see it
     else                                              .xgen/objects/<sha256>
 """
 
@@ -47,14 +48,18 @@ def hashed_digest(files: Sequence[Hashed], *, beside: Sequence[CatalogFile] = ()
     return content_digest(kept + new)
 
 
-def place(files: Sequence[Hashed], state: PrefixState) -> tuple[Placement, ...]:
+def place(
+    files: Sequence[Hashed], state: PrefixState, *, digest: str, adds: bool
+) -> tuple[Placement, ...]:
+    """`digest`: of the push that is announced. `adds`: it takes nothing away."""
     known = _known(state)
-    others = [each for each in state.pushes if each.key != push_key(hashed_digest(files))]
-    is_fresh = not (state.pushed or state.damaged or state.current or others)
+    others = [each for each in state.pushes if each.key != push_key(digest)]
+    is_new = not (state.pushed or state.damaged or state.current)
+    is_free = not others and (is_new or adds)
     taken: set[str] = set()
     placed = []
     for hashed in files:
-        step, key = _one(hashed, state, known, is_fresh=is_fresh)
+        step, key = _one(hashed, state, known, is_free=is_free)
         if step is Step.UPLOAD and key in taken:
             step = Step.KEEP  # another file with the same content brings it
         taken.add(key)
@@ -63,7 +68,7 @@ def place(files: Sequence[Hashed], state: PrefixState) -> tuple[Placement, ...]:
 
 
 def _one(
-    hashed: Hashed, state: PrefixState, known: dict[tuple[str, int], str], *, is_fresh: bool
+    hashed: Hashed, state: PrefixState, known: dict[tuple[str, int], str], *, is_free: bool
 ) -> tuple[Step, str]:
     path, size = hashed.file.path, hashed.file.size_bytes
     as_object = object_key(hashed.sha256)
@@ -75,7 +80,7 @@ def _one(
     at_path = state.stored.get(path)
     if at_path is not None:
         return (Step.COMPARE, path) if at_path.size_bytes == size else (Step.UPLOAD, as_object)
-    if is_fresh and not _blocked(path, state):
+    if is_free and not _blocked(path, state):
         return Step.UPLOAD, path
     return Step.UPLOAD, as_object
 

@@ -102,11 +102,11 @@ def push(hub: WritableHub, order: Order, progress: Progress) -> Outcome:
     if not order.again and state.current is not None and _is_there(draft, state.current, state):
         return _outcome(state.current, state, ())
     if order.dry_run:
-        placed = _placed(hub, order, hashed, state)
+        placed = _placed(hub, order, hashed, state, draft)
         return _outcome(_with_keys(draft, placed), state, placed)
     with _announced(hub, order.prefix, draft.digest, state):
         state = read_state(hub, order.prefix)  # with those who announced themselves before us
-        placed = _placed(hub, order, hashed, state)
+        placed = _placed(hub, order, hashed, state, draft)
         catalog = _with_keys(draft, placed)
         _upload(hub, order.prefix, placed, progress)
         _check(hub, order.prefix, catalog)
@@ -181,10 +181,10 @@ def _announced(hub: WritableHub, prefix: str, digest: str, state: PrefixState) -
 
 
 def _placed(
-    hub: WritableHub, order: Order, hashed: Sequence[Hashed], state: PrefixState
+    hub: WritableHub, order: Order, hashed: Sequence[Hashed], state: PrefixState, draft: Catalog
 ) -> tuple[Placement, ...]:
     """With the comparisons made: only KEEP and UPLOAD are left."""
-    placed = place(hashed, state)
+    placed = place(hashed, state, digest=draft.digest, adds=order.keep_others)
 
     def compared(each: Placement, watch: Watch) -> Placement:
         if each.step is not Step.COMPARE:

@@ -390,6 +390,7 @@ def test_a_push_can_add_to_what_is_in_force(hub: Hub, tmp_path: Path) -> None:
     second = pushed(hub, other, keep_others=True)
 
     assert second.uploaded == ("q8.gguf",)
+    assert hub.plain(PREFIX) == {"q4.gguf": b"four", "q8.gguf": b"eight"}
     assert files_of(hub, second.catalog) == {"q4.gguf": b"four", "q8.gguf": b"eight"}
     assert first.catalog.files[0] in second.catalog.files
     assert pushed(hub, other, keep_others=True).is_new is False
