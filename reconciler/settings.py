@@ -35,6 +35,8 @@ class Settings:
     `ports`: below the kernel's ephemeral range, so that no outgoing connection takes one.
     `log_max_bytes`: a backend's log is rotated past it; one older file is kept.
     `environment`: the agent's own; backends are given a scrubbed copy.
+    `max_body_bytes`: of an inference request. `queue_length`, `queue_seconds`: who waits for a
+    model with `max_in_flight`. `heartbeat_seconds`: without a byte in a stream until a comment.
     `rename_node`: the old name that the data folder remembers and that may be given up (R2).
     """
 
@@ -51,6 +53,10 @@ class Settings:
     max_parallel_loads: int = 2
     ports: range = range(18000, 19000)
     log_max_bytes: int = 50 * 1024 * 1024
+    max_body_bytes: int = 64 * 1024 * 1024
+    queue_length: int = 100
+    queue_seconds: float = 30.0
+    heartbeat_seconds: float = 15.0
     rename_node: str | None = None
     pod_name: str | None = None
     pod_ip: str | None = None

@@ -82,6 +82,33 @@ def run(
             envvar="XGEN_LOG_MAX_MIB", min=1, help="Size at which a backend's log is rotated."
         ),
     ] = 50,
+    max_body_mib: Annotated[
+        int,
+        typer.Option(
+            envvar="XGEN_MAX_BODY_MIB",
+            min=1,
+            help="Largest body of an inference request; not forms.",
+        ),
+    ] = 64,
+    queue_length: Annotated[
+        int,
+        typer.Option(
+            envvar="XGEN_QUEUE_LENGTH",
+            min=0,
+            help="Requests that may wait for a model with max_in_flight.",
+        ),
+    ] = 100,
+    queue_seconds: Annotated[
+        float, typer.Option(envvar="XGEN_QUEUE_SECONDS", min=0.0, help="How long they wait.")
+    ] = 30.0,
+    heartbeat_seconds: Annotated[
+        float,
+        typer.Option(
+            envvar="XGEN_HEARTBEAT_SECONDS",
+            min=0.1,
+            help="Silence in a stream after which a comment keeps it open.",
+        ),
+    ] = 15.0,
     rename_node: Annotated[
         str | None,
         typer.Option(
@@ -116,6 +143,10 @@ def run(
         max_parallel_loads=max_parallel_loads,
         ports=port_range(ports),
         log_max_bytes=log_max_mib * 1024 * 1024,
+        max_body_bytes=max_body_mib * 1024 * 1024,
+        queue_length=queue_length,
+        queue_seconds=queue_seconds,
+        heartbeat_seconds=heartbeat_seconds,
         rename_node=rename_node,
         pod_name=os.environ.get("POD_NAME"),
         pod_ip=os.environ.get("POD_IP"),

@@ -4,7 +4,7 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from starlette.types import ASGIApp
@@ -33,6 +33,7 @@ from reconciler.node.tokens import TokenCount
 from reconciler.observe.engine_pages import EnginePages
 from reconciler.plan.ids import NodeName
 from reconciler.proxy.app import create_app
+from reconciler.proxy.bounds import Bounds
 from reconciler.proxy.inflight import Traffic
 from reconciler.proxy.management import Management
 from reconciler.settings import Settings
@@ -114,6 +115,7 @@ async def assembled(
                     journal=journal,
                     ending=closed,
                 ),
+                bounds=_bounds(settings),
             ),
             closed=closed,
             journal=journal,
@@ -169,3 +171,16 @@ async def _backends(
         yield backends
     finally:
         await backends.close()
+
+
+def _bounds(settings: Settings) -> Bounds:
+    """The rest as it is; together, bodies may be as large as one."""
+    usual = Bounds()
+    return replace(
+        usual,
+        body_bytes=settings.max_body_bytes,
+        together_bytes=max(usual.together_bytes, settings.max_body_bytes),
+        queue_length=settings.queue_length,
+        queue_seconds=settings.queue_seconds,
+        heartbeat_seconds=settings.heartbeat_seconds,
+    )

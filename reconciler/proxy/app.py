@@ -11,6 +11,7 @@ from reconciler.plan.desired import ModelType
 from reconciler.proxy import errors, reply
 from reconciler.proxy import management as operators
 from reconciler.proxy.board import Routes, StatusReader
+from reconciler.proxy.bounds import Bounds
 from reconciler.proxy.cluster import Model, Models, Self, Servers
 from reconciler.proxy.engine_paths import ENGINE_PATHS, KEPT_BY_ENGINES, NOT_OFFERED_YET
 from reconciler.proxy.feeds import Events, ModelLogs
@@ -28,20 +29,6 @@ from reconciler.proxy.streams import Streams
 from reconciler.proxy.target import TargetServer
 from reconciler.proxy.turns import Turns
 
-_BODY_BYTES = 64 << 20
-"""A dozen large images; more is 413."""
-_TOGETHER_BYTES = 512 << 20
-"""Of all bodies at one time; more is 503. What a node can spare beside its engines."""
-_FORM_BYTES = 512 << 20
-"""Some hours of speech."""
-_FORMS_BYTES = 4 << 30
-"""Of all forms at one time, on disk; more is 503."""
-_QUEUE_LENGTH = 100
-"""Who may wait for a model with `max_in_flight`; more is 429. It bounds what their bodies hold."""
-_WAIT_SECONDS = 30.0
-"""For a turn; longer is 503. Less than the 60 s after which usual load balancers give up."""
-_HEARTBEAT_SECONDS = 15.0
-"""In a stream without a byte; well below the 60 s after which usual load balancers give up."""
 _EMBEDDING = "/api/inference/embedding"
 
 
@@ -52,29 +39,25 @@ def create_app(
     metrics: Metrics,
     management: Management,
     pages: EnginePages,
-    body_bytes: int = _BODY_BYTES,
-    together_bytes: int = _TOGETHER_BYTES,
-    form_bytes: int = _FORM_BYTES,
-    forms_bytes: int = _FORMS_BYTES,
-    queue_length: int = _QUEUE_LENGTH,
-    wait_seconds: float = _WAIT_SECONDS,
-    heartbeat_seconds: float = _HEARTBEAT_SECONDS,
+    bounds: Bounds,
 ) -> ASGIApp:
     """The application; its lifespan opens and closes the client to the backends."""
     upstream = Upstream()
     routes = Routes(board)
     peeking = Peeking()
-    turns = Turns(queue_length=queue_length, wait_seconds=wait_seconds)
+    turns = Turns(queue_length=bounds.queue_length, wait_seconds=bounds.queue_seconds)
     gateway = Gateway(
         routes=routes,
         metrics=metrics,
         traffic=traffic,
         upstream=upstream,
-        intake=Intake(body_bytes=body_bytes, together_bytes=together_bytes),
-        spool=Spool(form_bytes=form_bytes, together_bytes=forms_bytes, threads=peeking),
+        intake=Intake(body_bytes=bounds.body_bytes, together_bytes=bounds.together_bytes),
+        spool=Spool(
+            form_bytes=bounds.form_bytes, together_bytes=bounds.forms_bytes, threads=peeking
+        ),
         peeking=peeking,
         turns=turns,
-        heartbeat_seconds=heartbeat_seconds,
+        heartbeat_seconds=bounds.heartbeat_seconds,
     )
 
     @asynccontextmanager

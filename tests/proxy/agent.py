@@ -15,6 +15,7 @@ from yarl import URL
 from reconciler.metrics import Metrics
 from reconciler.observe.engine_pages import EnginePages
 from reconciler.proxy.app import create_app
+from reconciler.proxy.bounds import Bounds
 from reconciler.proxy.inflight import Traffic
 from reconciler.proxy.server import serve
 from reconciler.status import ModelStatus
@@ -108,7 +109,7 @@ async def running_agent(
     operators: Operators | None = None,
     **serving: float,
 ) -> AsyncIterator[Agent]:
-    """`settings` of the application, `serving` of the server."""
+    """`settings` are its bounds, `serving` of the server."""
     board, traffic, stop = Board(status(*models)), Traffic(), asyncio.Event()
     operators = operators or Operators()
     sock = socket.create_server(("127.0.0.1", 0))
@@ -120,8 +121,7 @@ async def running_agent(
         metrics=metrics,
         management=operators.management(ending=stop),
         pages=pages,
-        body_bytes=body_bytes,
-        **settings or {},
+        bounds=Bounds(body_bytes=body_bytes, **settings or {}),
     )
     async with pages, aiohttp.ClientSession() as session, asyncio.timeout(_DEADLINE_SECONDS):
         server = asyncio.create_task(serve(app, sock, stop=stop, **serving))

@@ -27,7 +27,7 @@ async def test_a_refusal_is_its_models() -> None:
 async def test_who_waits_in_vain_is_counted_where_it_waited(stand_in: StartStandIn) -> None:
     backend = stand_in("--hang")
     busy = backend.as_model(max_in_flight=1)
-    async with running_agent(busy, settings={"queue_length": 1, "wait_seconds": 0.5}) as agent:
+    async with running_agent(busy, settings={"queue_length": 1, "queue_seconds": 0.5}) as agent:
         await agent.send_raw({"model": "llm"})
         await backend.until_running(1)
         reader, _ = await agent.send_raw({"model": "llm"})

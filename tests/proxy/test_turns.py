@@ -164,7 +164,7 @@ async def test_the_backend_never_has_more_and_all_are_answered(stand_in: StartSt
 
 async def test_a_full_queue_is_429_and_a_long_wait_503(stand_in: StartStandIn) -> None:
     backend = stand_in("--hang")
-    settings = {"queue_length": 1, "wait_seconds": 1.0}
+    settings = {"queue_length": 1, "queue_seconds": 1.0}
     async with running_agent(backend.as_model(max_in_flight=1), settings=settings) as agent:
         await agent.send_raw({"model": "llm"})
         await backend.until_running(1)
