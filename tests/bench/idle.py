@@ -39,7 +39,7 @@ class Effort:
 
 
 FULL = Effort()
-QUICK = Effort(rounds=1, streams=50, requests=200, silence_seconds=0.5, patience_seconds=2.0)
+QUICK = Effort(rounds=1, streams=50, requests=200, silence_seconds=0.5, patience_seconds=1.5)
 
 
 @dataclass(slots=True, kw_only=True)

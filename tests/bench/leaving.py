@@ -44,7 +44,7 @@ class Effort:
 
 
 FULL = Effort()
-QUICK = Effort(rounds=1, before_byte=60, midway=20, one_by_one=5, patience_seconds=2.0)
+QUICK = Effort(rounds=1, before_byte=40, midway=15, one_by_one=5, patience_seconds=1.5)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -100,7 +100,8 @@ table the servers are started anew.
   one after the other. nginx writes it to disk first, as it does by default.
 - *Clients that leave*: {leaving.before_byte:,} a round before the first byte and
   {leaving.midway:,} in a stream, {at_once} at a time, {leaving.rounds} rounds. The time is from
-  the client's close to the end of the request at the upstream, one client at a time.
+  the client's close to the end of the request at the upstream, one client at a time. Memory that
+  waits for Python's collector counts as grown.
 - *The upstream's connection ends*: a cut answer looks cut where its last chunk is missing.
   vllm-router runs with `--disable-retries` and without its circuit breaker.
 - *bare ASGI and aiohttp* passes requests on and does nothing else: what is above it is our routing,
@@ -108,9 +109,12 @@ table the servers are started anew.
   *uvicorn* (its own httptools protocol) are the servers alone: uvicorn is the floor of all that
   runs on it.
 
-**Against the earlier figures.** They come from prototypes on another day (one upstream, no
-authentication, four interleaved rounds, nginx 16 µs a request), before the agent was whole. They
-are no measurement of this run: only the ratios can be held beside its own.
+**Against the published figures.** "Then" is no measurement of this run: it is a comparison that was
+made on another day, while the proxy was a prototype (one upstream, no authentication, four
+interleaved rounds; nginx took 16 µs a request). Only ratios can be held beside each other. The
+agent's row stands beside an estimate of what the prototype would take with routing, watching and
+metrics; what it does beyond that (its own connection class, limits in time and size, heartbeats,
+identifiers) is in its figure of now.
 
 **Loop.** A tick is the real loop's with a real cache and real engines, {loop.ticks} in a row; its
 CPU is that of all threads. Suspended models are fully looked up and planned, but nothing is

@@ -1,4 +1,4 @@
-"""Our figures beside those of an earlier comparison, on another day and machine."""
+"""Our figures beside those of an earlier comparison, on another day."""
 
 from collections.abc import Iterable
 from statistics import median
@@ -38,4 +38,4 @@ def published_table(small: SmallResult, idle: IdleResult) -> Iterable[str]:
         *("CPU an SSE chunk ÷ nginx, then", f"÷ {base}, now"),
         *("kB an idle stream, then", "now"),
     )
-    return table(("against the earlier figures", *heads), rows)
+    return table(("against the published figures", *heads), rows)
