@@ -6,6 +6,7 @@ import time
 from types import TracebackType
 from typing import Self
 
+from rich.console import Console
 from rich.progress import (
     BarColumn,
     DownloadColumn,
@@ -49,6 +50,8 @@ class Told:
             self._bar.stop()
 
     def begin(self, doing: str, size_bytes: int) -> None:
+        if size_bytes == 0:
+            return
         with self._lock:
             self._doing, self._total, self._done = doing, size_bytes, 0
             self._begun = self._told = time.monotonic()
@@ -77,13 +80,13 @@ class Told:
         )
 
 
-def _bar(out: object) -> Progress:
+def _bar(out: Console) -> Progress:
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         DownloadColumn(binary_units=True),
         TransferSpeedColumn(),
         TimeRemainingColumn(),
-        console=out,  # type: ignore[arg-type]
+        console=out,
         transient=True,
     )

@@ -142,7 +142,7 @@ def _print(each: Sweep, *, dry_run: bool) -> None:
             parts.append(f"{count(len(each.unfinished), 'upload')} cut off")
         typer.echo(f"{each.prefix}: {verb} {', '.join(parts)}")
     if each.foreign:
-        remark(f"{each.prefix}: {count(each.foreign, 'file')} that no catalog names stay")
+        remark(f"{each.prefix}: {count(each.foreign, 'file')} that no catalog names: left alone")
 
 
 def _json(

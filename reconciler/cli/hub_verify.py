@@ -77,13 +77,14 @@ def _bad(
 
 
 def _said(prefix: str, catalog: Catalog, bad: tuple[BadFile, ...], *, deep: bool) -> str:
-    what = (
-        f"{count(len(catalog.files), 'file')}, {size(catalog.size_bytes)}, digest {catalog.digest}"
-    )
+    files = count(len(catalog.files), "file")
     if bad:
-        return f"{prefix}: {len(bad)} of {what} are damaged; push them again with --again"
+        return (
+            f"{prefix}: {len(bad)} of {files} damaged (digest {catalog.digest}); "
+            "push the same files with --again"
+        )
     how = "as pushed, byte for byte" if deep else "all there, with their sizes"
-    return f"{prefix}: {what}: {how}"
+    return f"{prefix}: {files}, {size(catalog.size_bytes)}, digest {catalog.digest}: {how}"
 
 
 def _json(

@@ -49,10 +49,11 @@ def hashed_digest(files: Sequence[Hashed], *, beside: Sequence[CatalogFile] = ()
 
 
 def place(
-    files: Sequence[Hashed], state: PrefixState, *, digest: str, adds: bool
+    files: Sequence[Hashed], state: PrefixState, *, digest: str, adds: bool, again: bool = False
 ) -> tuple[Placement, ...]:
-    """`digest`: of the push that is announced. `adds`: it takes nothing away."""
-    known = _known(state)
+    """`digest`: of the push that is announced. `adds`: it takes nothing away. `again`: what lies
+    where a catalog says is to be written anew, so that it need not be what it should be."""
+    known = _known(state, again=again)
     others = [each for each in state.pushes if each.key != push_key(digest)]
     is_new = not (state.pushed or state.damaged or state.current)
     is_free = not others and (is_new or adds)
@@ -85,13 +86,13 @@ def _one(
     return Step.UPLOAD, as_object
 
 
-def _known(state: PrefixState) -> dict[tuple[str, int], str]:
-    """Where contents are, by (sha256, size), as the catalogs say."""
+def _known(state: PrefixState, *, again: bool) -> dict[tuple[str, int], str]:
+    """Where contents are (`again`: or belong), by (sha256, size), as the catalogs say."""
     return {
         (file.sha256, file.size_bytes): file.key
         for each in reversed(state.pushed)
         for file in each.catalog.files
-        if state.untouched(file, each)
+        if again or state.untouched(file, each)
     }
 
 

@@ -95,6 +95,7 @@ def push(hub: WritableHub, order: Order, progress: Progress) -> Outcome:
     """Blocking. Raises Rejected for a folder or prefix that cannot be pushed; Transient."""
     local = _local_files(order)
     facts = order.describe(local)
+    read_state(hub, order.prefix)  # a hub that is away is noticed before the hashing
     progress.begin("hashing", sum(file.size_bytes for file in local))
     hashed = in_parallel(hash_file, local, progress.advance)
     state = read_state(hub, order.prefix)
@@ -184,7 +185,8 @@ def _placed(
     hub: WritableHub, order: Order, hashed: Sequence[Hashed], state: PrefixState, draft: Catalog
 ) -> tuple[Placement, ...]:
     """With the comparisons made: only KEEP and UPLOAD are left."""
-    placed = place(hashed, state, digest=draft.digest, adds=order.keep_others)
+    adds, again = order.keep_others, order.again
+    placed = place(hashed, state, digest=draft.digest, adds=adds, again=again)
 
     def compared(each: Placement, watch: Watch) -> Placement:
         if each.step is not Step.COMPARE:

@@ -25,8 +25,8 @@ S3_FAILURES = (MinioException, HTTPError, ParseError, ValueError)
 """What minio's client raises: its own errors, urllib3's, and two for an answer that is no S3."""
 
 _CAUSES = {
-    "AccessDenied": "access denied; check MINIO_ACCESS_KEY and what it may read",
-    "AllAccessDisabled": "access denied; check MINIO_ACCESS_KEY and what it may read",
+    "AccessDenied": "access denied; check MINIO_ACCESS_KEY and its policy",
+    "AllAccessDisabled": "access denied; check MINIO_ACCESS_KEY and its policy",
     "AuthorizationHeaderMalformed": "the store is in another region; check MINIO_REGION",
     "InvalidAccessKeyId": "the store does not know this access key; check MINIO_ACCESS_KEY",
     "InvalidBucketName": "the store does not take this bucket name; check --hub",

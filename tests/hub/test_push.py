@@ -304,6 +304,17 @@ def test_again_uploads_everything_and_heals(hub: Hub, tmp_path: Path) -> None:
 
     assert sorted(outcome.uploaded) == ["config.json", "model.gguf"]
     assert files_of(hub, current(hub.writer))["model.gguf"] == b"good"
+    assert hub.plain(PREFIX) == {"model.gguf": b"good", "config.json": b"{}"}
+
+
+def test_again_heals_in_place_what_another_tool_overwrote(hub: Hub, tmp_path: Path) -> None:
+    folder = folder_of(tmp_path, {"model.gguf": b"good"})
+    pushed(hub, folder)
+    overwrite_later(hub, "model.gguf", b"evil")
+
+    pushed(hub, folder, again=True)
+
+    assert hub.plain(PREFIX) == {"model.gguf": b"good"}
 
 
 def test_a_damaged_catalog_is_replaced(hub: Hub, tmp_path: Path) -> None:
