@@ -33,7 +33,7 @@ class Effort:
 
     rounds: int = 3
     streams: int = 2_000
-    requests: int = 3_000
+    requests: int = 6_000
     silence_seconds: float = 30.0
     patience_seconds: float = 5.0
 
