@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from starlette.routing import BaseRoute, Route, Router
+from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from reconciler.metrics import Metrics
@@ -23,6 +23,7 @@ from reconciler.proxy.inflight import Traffic
 from reconciler.proxy.intake import Intake
 from reconciler.proxy.management import Management
 from reconciler.proxy.metrics_page import AgentMetrics, BackendMetrics, EnginePages
+from reconciler.proxy.paths import Paths
 from reconciler.proxy.peeking import Peeking
 from reconciler.proxy.spool import Spool
 from reconciler.proxy.streams import Streams
@@ -69,7 +70,7 @@ def create_app(
             await upstream.close()
             peeking.close()
 
-    router = Router(
+    router = Paths(
         [
             *_inference(gateway),
             *_models(board, routes),
@@ -79,7 +80,6 @@ def create_app(
             Route("/metrics/backends", _Only("GET", BackendMetrics(metrics, board, pages))),
             *_later(),
         ],
-        redirect_slashes=False,
         default=_not_found,
         lifespan=lifespan,
     )

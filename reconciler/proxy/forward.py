@@ -2,25 +2,18 @@
 
 import io
 from collections.abc import AsyncIterator, Callable
-from contextvars import ContextVar
 from dataclasses import dataclass
 
 import aiohttp
-from aiohttp.client_proto import ResponseHandler
-from aiohttp.connector import Connection
-from aiohttp.tracing import Trace
 from yarl import URL
 
 from reconciler.errors import Transient
+from reconciler.proxy import outgoing
+from reconciler.proxy.outgoing import Attempt, Connector, Data
 from reconciler.status import Endpoint
 
-_CONNECT_SECONDS = 5.0
-"""Backends are on this host: one that takes no connection in this time will not."""
 _KEEPALIVE_SECONDS = 3.0
 """Shorter than vLLM's and llama-server's 5 s, so that it is us who close an idle connection."""
-_HEAD_LINE_BYTES = 64 * 1024
-_HEADERS = 1000
-"""Of an answer; the client library's own limits are below what engines may send."""
 _LARGE_BYTES = 1 << 20
 """Above this the client library wants a file: it writes bytes in one go."""
 
@@ -51,48 +44,12 @@ class Call:
     body: bytes | Pieces
 
 
-@dataclass(slots=True)
-class Attempt:
-    """How far a call is. `under_way`: a backend reads the request."""
-
-    new_connection: bool = False
-    under_way: bool = False
-
-
-_attempt: ContextVar[Attempt] = ContextVar("attempt")
-
-
-class _Connector(aiohttp.TCPConnector):
-    """Notes on the attempt of its task what becomes of it. The client library's own traces tell
-    the same for a thirtieth of a request's cost.
-    """
-
-    async def connect(
-        self,
-        req: aiohttp.ClientRequest,
-        traces: list[Trace],
-        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - theirs
-    ) -> Connection:
-        connection = await super().connect(req, traces, timeout)
-        _attempt.get().under_way = True  # it is written at once, in the same step
-        return connection
-
-    async def _create_connection(
-        self,
-        req: aiohttp.ClientRequest,
-        traces: list[Trace],
-        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - theirs
-    ) -> ResponseHandler:
-        _attempt.get().new_connection = True
-        return await super()._create_connection(req, traces, timeout)
-
-
 class Upstream:
-    """The HTTP client to the backends: two sessions, opened and closed with the application."""
+    """The HTTP client to the backends, opened and closed with the application."""
 
     async def open(self) -> None:
-        self._pooled = _session(_Connector(limit=0, keepalive_timeout=_KEEPALIVE_SECONDS))
-        self._fresh = _session(_Connector(limit=0, force_close=True))
+        self._pooled = Connector(limit=0, keepalive_timeout=_KEEPALIVE_SECONDS)
+        self._fresh = Connector(limit=0, force_close=True)
 
     async def close(self) -> None:
         await self._pooled.close()
@@ -119,26 +76,19 @@ class Upstream:
             raise BackendLost(f"cannot get an answer from {_address(call)}: {exc}") from exc
 
 
-async def _request(
-    session: aiohttp.ClientSession, call: Call, attempt: Attempt
-) -> aiohttp.ClientResponse:
+async def _request(connector: Connector, call: Call, attempt: Attempt) -> aiohttp.ClientResponse:
     sent, body = call.headers, call.body
     if isinstance(body, Pieces):
         sent = [*sent, ("content-length", str(body.size_bytes))]
-    _attempt.set(attempt)
-    response = await session.post(
-        URL(f"http://{_address(call)}{call.target}", encoded=True),
-        headers=sent,
-        data=_as_data(body),
-        allow_redirects=False,
-    )
+    url = URL(f"http://{_address(call)}{call.target}", encoded=True)
+    response = await outgoing.post(connector, url, sent, _as_data(body), attempt)
     if not 200 <= response.status <= 599:  # 101 too: nobody asked for another protocol
         response.close()
         raise BackendLost(f"cannot pass on the answer of {_address(call)}: {response.status}")
     return response
 
 
-def _as_data(body: bytes | Pieces) -> bytes | io.BytesIO | AsyncIterator[bytes]:
+def _as_data(body: bytes | Pieces) -> Data:
     if isinstance(body, Pieces):
         return body.pieces()
     return io.BytesIO(body) if len(body) > _LARGE_BYTES else body
@@ -146,17 +96,3 @@ def _as_data(body: bytes | Pieces) -> bytes | io.BytesIO | AsyncIterator[bytes]:
 
 def _address(call: Call) -> str:
     return f"{call.endpoint.host}:{call.endpoint.port}"
-
-
-def _session(connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
-    """Without limits of its own: a generation may take an hour, and a thousand may run."""
-    return aiohttp.ClientSession(
-        connector=connector,
-        timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS),
-        auto_decompress=False,
-        max_line_size=_HEAD_LINE_BYTES,
-        max_field_size=_HEAD_LINE_BYTES,
-        max_headers=_HEADERS,
-        cookie_jar=aiohttp.DummyCookieJar(),
-        skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
-    )

@@ -13,10 +13,11 @@ from reconciler.proxy.body import Peek
 from reconciler.proxy.client import ClientLeft, WhileClientStays
 from reconciler.proxy.engine_paths import EnginePath
 from reconciler.proxy.errors import Problem
-from reconciler.proxy.forward import Attempt, Call, Pieces, Upstream
+from reconciler.proxy.forward import Call, Pieces, Upstream
 from reconciler.proxy.heartbeat import Heartbeat
 from reconciler.proxy.inflight import Traffic
 from reconciler.proxy.intake import Body, Intake
+from reconciler.proxy.outgoing import Attempt
 from reconciler.proxy.peeking import Peeking
 from reconciler.proxy.query import take_parameter
 from reconciler.proxy.relay import BackendLostMidway, Client

@@ -1,0 +1,127 @@
+"""One request on aiohttp's connections, with its parser and writer, but past its session.
+
+`ClientSession` prepares each request for what is never asked of it here: redirects, cookies,
+proxies, traces, credentials in URLs, headers of its own. That was a fifth of what a small request
+costs. What is called instead is not in aiohttp's reference, though it is what its session calls:
+with a new version of it run tests/proxy, where every fault of a backend is played.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass
+from typing import IO
+
+import aiohttp
+from aiohttp.client_proto import ResponseHandler
+from aiohttp.connector import Connection
+from aiohttp.http_writer import StreamWriter
+from aiohttp.tracing import Trace
+from multidict import CIMultiDict
+from yarl import URL
+
+_CONNECT_SECONDS = 5.0
+"""Backends are on this host: one that takes no connection in this time will not."""
+_HEAD_LINE_BYTES = 64 * 1024
+_HEADERS = 1000
+"""Of an answer; the client library's own limits are below what engines may send."""
+_SMALL_BYTES = 32 * 1024
+"""What a socket takes in one go: writing it never waits."""
+_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS)
+"""No other limit: a generation may take an hour."""
+_AS_GIVEN: CIMultiDict[None] = CIMultiDict({"Content-Type": None})
+
+Data = bytes | IO[bytes] | AsyncIterator[bytes]
+
+
+@dataclass(slots=True)
+class Attempt:
+    """How far a request is. `under_way`: a backend reads it."""
+
+    new_connection: bool = False
+    under_way: bool = False
+
+
+class Connector(aiohttp.TCPConnector):
+    """For `post`. Notes whether a request had to have a connection made for it."""
+
+    async def _create_connection(
+        self,
+        req: aiohttp.ClientRequest,
+        traces: list[Trace],
+        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - theirs
+    ) -> ResponseHandler:
+        if isinstance(req, _Request):
+            req.attempt.new_connection = True
+        return await super()._create_connection(req, traces, timeout)
+
+
+class _Request(aiohttp.ClientRequest):
+    attempt: Attempt
+
+    def update_auto_headers(self, skip_auto_headers: Iterable[str] | None) -> None:
+        """No header is added. To tell aiohttp which ones not to add takes it two copies."""
+        self._skip_auto_headers = _AS_GIVEN
+
+    async def send(self, conn: Connection) -> aiohttp.ClientResponse:
+        """A small body is written at once. aiohttp makes a task for it, which costs more."""
+        self.attempt.under_way = True
+        protocol, body = conn.protocol, self._body
+        small = isinstance(body, aiohttp.BytesPayload) and (body.size or 0) <= _SMALL_BYTES
+        if not small or protocol is None or protocol.writing_paused:
+            return await super().send(conn)
+        if conn._connector.force_close:
+            self.headers["Connection"] = "close"
+        writer = StreamWriter(protocol, self.loop)
+        await writer.write_headers(f"POST {self.url.raw_path_qs} HTTP/1.1", self.headers)
+        await self.write_bytes(writer, conn)
+        return aiohttp.ClientResponse(
+            self.method,
+            self.url,
+            writer=None,
+            continue100=None,
+            timer=self._timer,
+            request_info=self.request_info,
+            traces=[],
+            loop=self.loop,
+            session=self._session,
+            stream_writer=writer,
+        )
+
+
+async def post(
+    connector: Connector, url: URL, headers: list[tuple[str, str]], data: Data, attempt: Attempt
+) -> aiohttp.ClientResponse:
+    """The head of the answer. Raises aiohttp's errors, as its session does."""
+    loop = asyncio.get_running_loop()
+    request = _Request("POST", url, headers=headers, data=data, loop=loop)
+    request.attempt = attempt
+    try:
+        return await _send(connector, request)
+    except aiohttp.ClientError:
+        raise
+    except TimeoutError as exc:
+        raise aiohttp.ConnectionTimeoutError(f"no connection in {_CONNECT_SECONDS:g} s") from exc
+    except OSError as exc:
+        raise aiohttp.ClientOSError(*exc.args) from exc
+
+
+async def _send(connector: Connector, request: _Request) -> aiohttp.ClientResponse:
+    connection = await connector.connect(request, [], _TIMEOUT)
+    try:
+        assert connection.protocol is not None
+        connection.protocol.set_response_params(
+            read_until_eof=True,
+            auto_decompress=False,
+            max_line_size=_HEAD_LINE_BYTES,
+            max_field_size=_HEAD_LINE_BYTES,
+            max_headers=_HEADERS,
+        )
+        response = await request.send(connection)
+        try:
+            return await response.start(connection)
+        except BaseException:
+            response.close()
+            raise
+    except BaseException:
+        connection.close()
+        raise
