@@ -7,7 +7,7 @@ safetensors: everything but the weights of other formats.
 import difflib
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from reconciler.cache.names import check_paths
 from reconciler.cache.snapshots import snapshot_root
@@ -19,6 +19,7 @@ _OTHER_WEIGHTS = (
     ".bin", ".ckpt", ".ggml", ".gguf", ".h5", ".llamafile", ".mlmodel", ".msgpack", ".nemo",
     ".npz", ".onnx", ".onnx_data", ".ot", ".pickle", ".pkl", ".pt", ".pth", ".tflite",
 )  # fmt: skip
+_TEXT_BYTES = 4 * 1024 * 1024
 _OTHER_FOLDERS = {"coreml", "onnx", "openvino"}
 
 
@@ -110,6 +111,28 @@ def choose(sizes: Mapping[str, int], wish: Wish, main_ref: str | None = None) ->
         if sizes[path] == 0 and path.lower().endswith((".gguf", ".safetensors")):
             raise Transient(f"{folder.cannot()}: {path} is empty")
     return choice
+
+
+def choose_for_import(sizes: Mapping[str, int], wish: Wish) -> tuple[str, ...]:
+    """What to import of a repository: the model, and what specs may name beside it.
+
+    With a GGUF come all its projectors, and the texts (templates, licences, settings). Raises as
+    `choose` does.
+    """
+    choice = choose(sizes, replace(wish, no_mmproj=True))
+    if choice.format is not Format.GGUF:
+        return choice.paths
+    folder = choice.main.rpartition("/")[0]
+    projectors = {p for p in sizes if _is_mmproj(p) and p.rpartition("/")[0] == folder}
+    texts = {
+        path
+        for path, size in sizes.items()
+        if size <= _TEXT_BYTES and not (is_hidden(path) or _is_other_weight(path))
+    }
+    texts -= {path for path in texts if path.endswith(".safetensors")}
+    paths = tuple(sorted({*choice.paths, *projectors, *texts}))
+    check_paths(paths, wish.where)
+    return paths
 
 
 def is_hidden(path: str) -> bool:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import structlog
 
-from reconciler.cache.address import LocalAddress, parse_source
-from reconciler.cache.choose import Wish, choose, is_hidden, wish_of
+from reconciler.cache.address import HubAddress, LocalAddress, parse_source
+from reconciler.cache.choose import Undecided, Wish, choose, is_hidden, wish_of
+from reconciler.cache.importer import Importer
 from reconciler.cache.in_place import find_in_place
 from reconciler.cache.layout import Layout, make_folder, publish_link
 from reconciler.cache.locking import held
@@ -35,7 +36,7 @@ _MAX_REF_BYTES = 200
 class ModelCache:
     """`store` None: no hub is set, only what is here can be used.
 
-    `allowed_file_roots`: where `file://` may lead; empty means anywhere.
+    `allowed_file_roots`: where `file://` may lead; empty means anywhere. `importer`: for `hf://`.
     """
 
     def __init__(
@@ -44,9 +45,11 @@ class ModelCache:
         store: Store | None,
         *,
         allowed_file_roots: tuple[Path, ...] = (),
+        importer: Importer | None = None,
     ) -> None:
         self._layout = Layout(Path(os.path.realpath(models_dir)))
         self._store = store
+        self._importer = importer
         self._allowed_file_roots = allowed_file_roots
         self._published = Published(self._layout)
         self._usage = Usage(self._layout)
@@ -75,7 +78,7 @@ class ModelCache:
         None also where the spec names no files that can be had: `fetch` says why.
         """
         try:
-            address = parse_source(spec.source, spec.file)
+            address = _address(spec)
             if isinstance(address, LocalAddress):
                 return self._find_local(spec, address)
             wish = wish_of(spec, address.prefix, address.file)
@@ -95,7 +98,7 @@ class ModelCache:
 
         Raises Transient (also when cancelled) or Rejected.
         """
-        address = parse_source(spec.source, spec.file)
+        address = _address(spec)
         if isinstance(address, LocalAddress):
             return self._find_local(spec, address)
         if (found := self.lookup(spec)) is not None:
@@ -103,6 +106,7 @@ class ModelCache:
         prefix = address.prefix
         if self._store is None:
             raise Rejected(f"cannot fetch {prefix}: no hub is set, and it is not cached")
+        self._import(spec, address, on_progress, cancelled)
         pull = Pull(
             store=self._store,
             layout=self._layout,
@@ -122,12 +126,39 @@ class ModelCache:
         finally:
             self._usage.measure_prefix(prefix)
 
+    def _import(
+        self,
+        spec: ModelSpec,
+        address: HubAddress,
+        on_progress: OnProgress,
+        cancelled: Callable[[], bool],
+    ) -> None:
+        """Have the hub hold the model of a repository. Asks nobody where it does already, or where
+        a folder here stands for it."""
+        if address.repository is None or self._store is None or self._importer is None:
+            return
+        if self._layout.standing(address.prefix) is not None:
+            return
+        sizes = {item.path: item.size_bytes for item in self._store.objects(address.prefix)}
+        try:
+            choose(sizes, wish_of(spec, address.prefix, address.file))
+        except Undecided:
+            return  # an import could not decide either
+        except Transient:
+            self._importer.bring(
+                address.repository,
+                file=address.file,
+                format=spec.format,
+                on_progress=on_progress,
+                cancelled=cancelled,
+            )
+
     def listed_digest(self, spec: ModelSpec) -> FilesDigest | None:
         """The digest that a fetch would bring now. Blocking; raises as `fetch` does.
 
         None where there is nothing to compare with: files in place, a pinned digest, no hub.
         """
-        address = parse_source(spec.source, spec.file)
+        address = _address(spec)
         if self._store is None or isinstance(address, LocalAddress) or spec.digest is not None:
             return None
         prefix = address.prefix
@@ -139,7 +170,7 @@ class ModelCache:
 
     def retire(self, spec: ModelSpec, *, keep: FilesDigest) -> None:
         """Give up what is cached for a spec, but for `keep`: `fetch` brings what the hub holds."""
-        address = parse_source(spec.source, spec.file)
+        address = _address(spec)
         if not isinstance(address, LocalAddress):
             wish = wish_of(spec, address.prefix, address.file)
             self._published.retire(address.prefix, wish, keep)
@@ -220,6 +251,10 @@ class ModelCache:
             return self._use_in_place(spec, prefix, wish, cause)
         except XgenError:
             return None  # not complete either: fetched beside it
+
+
+def _address(spec: ModelSpec) -> HubAddress | LocalAddress:
+    return parse_source(spec.source, spec.file, spec.format)
 
 
 def _pinned(spec: ModelSpec) -> str | None:

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic.json_schema import GenerateJsonSchema
 
 from reconciler.manifest.model import Document
-from reconciler.manifest.supported import ACTED_ON, NOT_YET_SOURCES
+from reconciler.manifest.supported import ACTED_ON
 from reconciler.plan.desired import JsonValue
 
 _Schema = dict[str, Any]
@@ -22,9 +22,6 @@ def manifest_schema() -> _Schema:
     _tidy(schema)
     for pattern, values in ACTED_ON.items():
         _limit(schema, pattern, values)
-    source = schema["$defs"]["Model"]["properties"]["source"]
-    source["not"] = {"pattern": f"^({'|'.join(NOT_YET_SOURCES)})"}
-    source["description"] += f" Not supported yet: {', '.join(NOT_YET_SOURCES)}."
     _prune(schema)
     return {
         "$schema": GenerateJsonSchema.schema_dialect,

@@ -40,9 +40,6 @@ ACTED_ON: Mapping[str, tuple[JsonValue, ...]] = {
 }
 """Dotted paths below `spec` (`*`: every item), and the values that code acts on."""
 
-NOT_YET_SOURCES = ("hf://",)
-"""Schemes of `source` that have no code yet."""
-
 ACTS_LIKE: Mapping[str, Mapping[str, str]] = {
     "models.*.strategy": {"auto": "recreate"},
     "models.*.on_failure": {"revert": "keep"},
@@ -63,10 +60,6 @@ def unsupported(spec: JsonValue) -> Iterator[Finding]:
         for loc, value in _written(spec, pattern):
             if value not in values:
                 yield Finding(loc=loc, message=_not_yet(value, values))
-    for loc, value in _written(spec, "models.*.source"):
-        if isinstance(value, str) and value.startswith(NOT_YET_SOURCES):
-            scheme = value.partition("://")[0]
-            yield Finding(loc=loc, message=f"not supported yet: {scheme}:// sources")
     for pattern, alike in ACTS_LIKE.items():
         for loc, value in _written(spec, pattern):
             if isinstance(value, str) and value in alike:

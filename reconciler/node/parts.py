@@ -28,6 +28,7 @@ from reconciler.metrics import Metrics
 from reconciler.node.board import Board
 from reconciler.node.clock import SystemClock
 from reconciler.node.hub import make_store
+from reconciler.node.imports import Downloads, Importer, make_imports
 from reconciler.node.metered_store import MeteredStore
 from reconciler.node.tokens import TokenCount
 from reconciler.observe.engine_pages import EnginePages
@@ -80,11 +81,14 @@ async def assembled(
     await intent.open()
     store = make_store(settings.hub)
     metered = MeteredStore(store, metrics.count_pulled) if store is not None else None
-    cache = ModelCache(settings.models_dir, metered)
+    imports = make_imports(settings.hub, settings.data_dir, settings.environment)
+    cache = ModelCache(settings.models_dir, metered, importer=Importer(imports))
     await asyncio.to_thread(cache.open)
     metrics.show_cache(lambda: cache.used_bytes)
     engines = await asyncio.to_thread(_engines, settings)
     async with AsyncExitStack() as stack:
+        await asyncio.to_thread(imports.open)
+        stack.push_async_callback(asyncio.to_thread, imports.close)
         backends = await stack.enter_async_context(_backends(settings, node, clock, wakeup))
         pages = await stack.enter_async_context(EnginePages())
         tokens = TokenCount(live=backends.live, traffic=traffic, pages=pages, metrics=metrics)
@@ -115,6 +119,7 @@ async def assembled(
                     journal=journal,
                     ending=closed,
                 ),
+                downloads=Downloads(imports, hub=bool(settings.hub.location)),
                 bounds=_bounds(settings),
             ),
             closed=closed,

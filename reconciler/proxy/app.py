@@ -13,6 +13,7 @@ from reconciler.proxy import management as operators
 from reconciler.proxy.board import Routes, StatusReader
 from reconciler.proxy.bounds import Bounds
 from reconciler.proxy.cluster import Model, Models, Self, Servers
+from reconciler.proxy.downloads import AskDownload, Download, Downloads, Jobs, RemoveDownload
 from reconciler.proxy.engine_paths import ENGINE_PATHS, KEPT_BY_ENGINES, NOT_OFFERED_YET
 from reconciler.proxy.feeds import Events, ModelLogs
 from reconciler.proxy.forward import Upstream
@@ -39,6 +40,7 @@ def create_app(
     traffic: Traffic,
     metrics: Metrics,
     management: Management,
+    downloads: Jobs,
     pages: EnginePages,
     bounds: Bounds,
 ) -> ASGIApp:
@@ -76,8 +78,9 @@ def create_app(
             *_models(board, routes),
             *_status(board, traffic),
             *_management(management, routes, traffic),
-            Route("/metrics", _Only("GET", AgentMetrics(metrics, board, traffic, turns))),
-            Route("/metrics/backends", _Only("GET", BackendMetrics(metrics, board, pages))),
+            *_downloads(downloads, routes),
+            Route("/metrics", _Only(GET=AgentMetrics(metrics, board, traffic, turns))),
+            Route("/metrics/backends", _Only(GET=BackendMetrics(metrics, board, pages))),
             *_later(),
         ],
         default=_not_found,
@@ -87,17 +90,19 @@ def create_app(
 
 
 class _Only:
-    """Lets one method through (and HEAD for GET); answers OPTIONS, refuses the rest."""
+    """Lets the methods through that have an endpoint (HEAD as GET); answers OPTIONS, refuses the
+    rest."""
 
-    def __init__(self, method: str, endpoint: ASGIApp) -> None:
-        self._methods = ("GET", "HEAD") if method == "GET" else (method,)
-        self._allowed = ", ".join((*self._methods, "OPTIONS"))
-        self._endpoint = endpoint
+    def __init__(self, **endpoints: ASGIApp) -> None:
+        if "GET" in endpoints:
+            endpoints = {"GET": endpoints["GET"], "HEAD": endpoints["GET"], **endpoints}
+        self._endpoints = endpoints
+        self._allowed = ", ".join((*endpoints, "OPTIONS"))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         method = scope["method"]
-        if method in self._methods:
-            await self._endpoint(scope, receive, send)
+        if (endpoint := self._endpoints.get(method)) is not None:
+            await endpoint(scope, receive, send)
         elif method == "OPTIONS":
             await reply.send_options(send, self._allowed)
         else:
@@ -124,39 +129,45 @@ def _inference(gateway: Gateway) -> list[BaseRoute]:
     """First, because routes are tried in order and these are the busy ones."""
     ways = [(way + path.path, path) for path in ENGINE_PATHS for way in ("", "/api/inference")]
     ways += [(_EMBEDDING + p.path, p) for p in ENGINE_PATHS if p.path == "/v1/embeddings"]
-    return [Route(ours, _Only("POST", Inference(gateway, path))) for ours, path in ways]
+    return [Route(ours, _Only(POST=Inference(gateway, path))) for ours, path in ways]
 
 
 def _models(board: StatusReader, routes: Routes) -> list[BaseRoute]:
     every: list[BaseRoute] = []
     for prefix, only in (("", None), ("/api/inference", None), (_EMBEDDING, ModelType.EMBEDDING)):
-        every.append(Route(f"{prefix}/v1/models", _Only("GET", Models(board, only))))
-        every.append(Route(f"{prefix}/v1/models/{{id:path}}", _Only("GET", Model(routes, only))))
+        every.append(Route(f"{prefix}/v1/models", _Only(GET=Models(board, only))))
+        every.append(Route(f"{prefix}/v1/models/{{id:path}}", _Only(GET=Model(routes, only))))
     return every
 
 
 def _status(board: StatusReader, traffic: Traffic) -> list[BaseRoute]:
-    servers = _Only("GET", Servers(board, traffic))
+    servers = _Only(GET=Servers(board, traffic))
     return [
-        Route("/healthz", _Only("GET", Healthz())),
-        Route("/readyz", _Only("GET", Readyz(board))),
+        Route("/healthz", _Only(GET=Healthz())),
+        Route("/readyz", _Only(GET=Readyz(board))),
         Route("/cluster", servers),
         Route("/api/cluster/servers", servers),
-        Route("/api/cluster/_self", _Only("GET", Self(board, traffic))),
+        Route("/api/cluster/_self", _Only(GET=Self(board, traffic))),
     ]
 
 
 def _management(management: Management, routes: Routes, traffic: Traffic) -> list[BaseRoute]:
     streams = Streams(management.ending)
     ways = {
-        "models": _Only("GET", operators.Models(routes, traffic)),
-        "models/{name:path}/logs": _Only("GET", ModelLogs(management.logs, routes, streams)),
-        "models/{name:path}": _Only("GET", operators.Model(routes, traffic)),
-        "plan": _Only("GET", operators.Plan(management.plans, routes)),
-        "events": _Only("GET", Events(management.journal, routes, streams)),
-        "reconcile": _Only("POST", operators.Reconcile(management.commands, routes)),
+        "models": _Only(GET=operators.Models(routes, traffic)),
+        "models/{name:path}/logs": _Only(GET=ModelLogs(management.logs, routes, streams)),
+        "models/{name:path}": _Only(GET=operators.Model(routes, traffic)),
+        "plan": _Only(GET=operators.Plan(management.plans, routes)),
+        "events": _Only(GET=Events(management.journal, routes, streams)),
+        "reconcile": _Only(POST=operators.Reconcile(management.commands, routes)),
     }
     return [Route(f"/api/management/{path}", endpoint) for path, endpoint in ways.items()]
+
+
+def _downloads(jobs: Jobs, routes: Routes) -> list[BaseRoute]:
+    every = _Only(GET=Downloads(jobs, routes), POST=AskDownload(jobs, routes))
+    one = _Only(GET=Download(jobs, routes), DELETE=RemoveDownload(jobs, routes))
+    return [Route("/api/download", every), Route("/api/download/{id}", one)]
 
 
 def _later() -> list[BaseRoute]:

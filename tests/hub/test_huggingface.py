@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.cache.choose import Wish, choose
+from reconciler.cache.choose import Wish, choose_for_import
 from reconciler.errors import Rejected, Transient
 from reconciler.hub.catalog import CATALOG, Catalog, Upstream, parse_catalog
 from reconciler.hub.huggingface import Imported, ImportOrder, Judgement, import_model
@@ -105,7 +105,7 @@ class Importer:
                 **self.environment,
             },
             judgement=Judgement(
-                choose=lambda sizes: choose(sizes, wish).paths,
+                choose=lambda sizes: choose_for_import(sizes, wish),
                 check_names=no_check,
                 describe=no_facts,
             ),

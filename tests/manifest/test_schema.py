@@ -108,7 +108,7 @@ def test_the_schema_and_the_parser_both_take(fields: dict[str, object]) -> None:
         {"type": "transcription"},
         {"backend": "vllm-cuda"},
         {"refresh": "auto"},
-        {"source": "hf://org/name"},
+        {"source": "hf://name"},
         {"source": "justaname"},
         {"replicas": 2},
         {"gpu_ids": [0]},

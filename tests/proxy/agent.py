@@ -120,6 +120,7 @@ async def running_agent(
         traffic=traffic,
         metrics=metrics,
         management=operators.management(ending=stop),
+        downloads=operators.jobs,
         pages=pages,
         bounds=Bounds(body_bytes=body_bytes, **settings or {}),
     )

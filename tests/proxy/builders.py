@@ -5,10 +5,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from reconciler.apply.log_reader import Logs
+from reconciler.errors import XgenError
 from reconciler.events import Journal
-from reconciler.plan.desired import ModelType
+from reconciler.plan.desired import Format, ModelType
 from reconciler.plan.ids import ModelName, NodeName, Nonce
 from reconciler.plan.phase import State
+from reconciler.plan.repository import Repository
 from reconciler.proxy.management import Management
 from reconciler.status import Endpoint, ModelDetail, ModelStatus, Planned, Status
 
@@ -75,6 +77,33 @@ class Board:
 
 
 @dataclass
+class Jobs:
+    """Imports as they are told; what is asked for is noted. `refusal`: raised then."""
+
+    told: dict[str, dict[str, object]] = field(default_factory=dict)
+    asked: list[tuple[str, str | None, str, bool]] = field(default_factory=list)
+    refusal: XgenError | None = None
+
+    def every(self) -> list[dict[str, object]]:
+        return list(self.told.values())
+
+    def one(self, job_id: str) -> dict[str, object] | None:
+        return self.told.get(job_id)
+
+    def ask(
+        self, repository: Repository, *, file: str | None, format: Format, refresh: bool
+    ) -> dict[str, object]:
+        if self.refusal is not None:
+            raise self.refusal
+        self.asked.append((str(repository), file, format, refresh))
+        return {"id": "new", "state": "pending"}
+
+    def remove(self, job_id: str) -> tuple[dict[str, object], bool] | None:
+        job = self.told.pop(job_id, None)
+        return None if job is None else (job, job["ended_at"] is not None)
+
+
+@dataclass
 class Operators:
     """What a node gives to operators: its journal, a folder of logs, commands that are noted."""
 
@@ -84,6 +113,7 @@ class Operators:
     )
     plan: Planned | None = None
     asked: list[tuple[bool, str | None]] = field(default_factory=list)
+    jobs: Jobs = field(default_factory=Jobs)
 
     def planned(self) -> Planned | None:
         return self.plan
