@@ -51,8 +51,12 @@ class Store(Protocol):
     def reads_at_once(self) -> int:
         """How many reads side by side it serves best."""
 
-    def objects(self, prefix: str) -> Sequence[StoredObject]:
-        """All objects under `prefix`/; empty where there is no such prefix."""
+    def objects(self, prefix: str, digest: str | None = None) -> Sequence[StoredObject]:
+        """All files of a prefix; empty where there is no such prefix, or none that is complete.
+
+        Either all have a `sha256`, from a catalog, or none has. `digest`: of the push that is
+        wanted, in hex, None: the one in force; without a catalog there is only what is there.
+        """
 
     def prefixes(self) -> Sequence[str]:
         """All prefixes, for messages."""

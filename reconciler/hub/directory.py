@@ -11,6 +11,7 @@ from reconciler.hub.copying import copy_file
 from reconciler.hub.digests import has_digest, until_it_matches
 from reconciler.hub.objects import HubObject, Journal, ObjectRef, checked_prefix
 from reconciler.hub.rate_limit import UNLIMITED, RateLimit
+from reconciler.hub.revision import files_of_revision
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
@@ -30,8 +31,15 @@ class DirectoryStore:
         self._root = root
         self._rate = rate
 
-    def objects(self, prefix: str) -> tuple[HubObject, ...]:
-        """All files under `prefix`/, sorted by path; empty where the hub has no such prefix."""
+    def objects(self, prefix: str, digest: str | None = None) -> tuple[HubObject, ...]:
+        """The model's files, sorted by path; empty where the hub has no such prefix.
+
+        `digest`: of the push that is wanted; None: the one in force.
+        """
+        return files_of_revision(self, prefix, digest)
+
+    def listing(self, prefix: str) -> tuple[HubObject, ...]:
+        """All files under `prefix`/, the hub's own too, sorted by path."""
         doing = f"cannot list {checked_prefix(prefix)} in {self.location}"
         root = self._resolved_root(doing)
         try:

@@ -10,6 +10,7 @@ from reconciler.hub.digests import until_it_matches
 from reconciler.hub.objects import HubObject, Journal, ObjectRef, checked_prefix
 from reconciler.hub.ranged_get import NoRanges, RangedGets
 from reconciler.hub.rate_limit import UNLIMITED, RateLimit
+from reconciler.hub.revision import files_of_revision
 from reconciler.hub.s3_connection import MAX_CONNECTIONS, S3Settings, connect
 from reconciler.hub.s3_errors import S3_FAILURES, explained
 from reconciler.hub.transfer import Line, Transfer
@@ -44,8 +45,15 @@ class S3Store:
         for pool in self._pools:
             pool.clear()
 
-    def objects(self, prefix: str) -> tuple[HubObject, ...]:
-        """All objects under `prefix`/, sorted by path; empty where the hub has no such prefix."""
+    def objects(self, prefix: str, digest: str | None = None) -> tuple[HubObject, ...]:
+        """The model's files, sorted by path; empty where the hub has no such prefix.
+
+        `digest`: of the push that is wanted; None: the one in force.
+        """
+        return files_of_revision(self, prefix, digest)
+
+    def listing(self, prefix: str) -> tuple[HubObject, ...]:
+        """All objects under `prefix`/, the hub's own too, sorted by path."""
         folder = f"{self._base}{checked_prefix(prefix)}/"
         with self._explaining(f"cannot list {prefix} in {self.location}"):
             found = [

@@ -25,9 +25,9 @@ class S3StoreApart:
     def close(self) -> None:
         self._store.close()
 
-    def objects(self, prefix: str) -> tuple[HubObject, ...]:
-        """All objects under `prefix`/, sorted by path; empty where the hub has no such prefix."""
-        return self._store.objects(prefix)
+    def objects(self, prefix: str, digest: str | None = None) -> tuple[HubObject, ...]:
+        """As S3Store.objects."""
+        return self._store.objects(prefix, digest)
 
     def prefixes(self) -> tuple[str, ...]:
         """Every prefix that the hub holds, sorted."""

@@ -53,8 +53,8 @@ class MeteredStore:
     def reads_at_once(self) -> int:
         return self._store.reads_at_once
 
-    def objects(self, prefix: str) -> Sequence[StoredObject]:
-        return self._store.objects(prefix)
+    def objects(self, prefix: str, digest: str | None = None) -> Sequence[StoredObject]:
+        return self._store.objects(prefix, digest)
 
     def prefixes(self) -> Sequence[str]:
         return self._store.prefixes()

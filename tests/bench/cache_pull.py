@@ -48,9 +48,10 @@ class _WithCatalog(S3StoreApart):
         super().__init__(settings)
         self._digests = digests
 
-    def objects(self, prefix: str) -> tuple[HubObject, ...]:
+    def objects(self, prefix: str, digest: str | None = None) -> tuple[HubObject, ...]:
         return tuple(
-            replace(item, sha256=self._digests[item.path]) for item in super().objects(prefix)
+            replace(item, sha256=self._digests[item.path])
+            for item in super().objects(prefix, digest)
         )
 
 

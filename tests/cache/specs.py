@@ -28,10 +28,10 @@ class CountingStore(DirectoryStore):
         self.listed = 0
         self.on_listing: Callable[[int], None] = lambda _looks: None
 
-    def objects(self, prefix: str) -> Any:
+    def objects(self, prefix: str, digest: str | None = None) -> Any:
         self.listed += 1
         self.on_listing(self.listed)
-        return super().objects(prefix)
+        return super().objects(prefix, digest)
 
     def read(self, stored: Any, fd: int, **callbacks: Any) -> None:
         self.read_keys.append(stored.key)

@@ -11,12 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.hub.directory import DirectoryStore
 from reconciler.hub.directory_writer import DirectoryWriter
+from reconciler.hub.s3 import S3Store
 from reconciler.hub.s3_connection import S3Settings, connect
 from reconciler.hub.s3_writer import S3Writer
 from reconciler.hub.writable import WritableHub
 from tests.hub.moto_server import moto_server, serve_moto
-from tests.s3_server import ACCESS_KEY, SECRET_KEY, serve_s3
+from tests.s3_server import ACCESS_KEY, SECRET_KEY, s3_store, serve_s3
 
 KINDS = ("directory", "rclone", *(("moto",) if moto_server() else ()))
 _NUMBER = itertools.count(1)
@@ -88,6 +90,24 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
 def hub(request: pytest.FixtureRequest, servers: Servers, tmp_path: Path) -> Iterator[Hub]:
     with new_hub(request.param, servers, tmp_path) as made:
         yield made
+
+
+@contextmanager
+def reader(hub: Hub) -> Iterator[DirectoryStore | S3Store]:
+    """The same hub, as a node reads it."""
+    if hub.kind == "directory":
+        yield DirectoryStore(Path(hub.location))
+        return
+    bucket, _, base = hub.location.removeprefix("s3://").partition("/")
+    settings = S3Settings(
+        endpoint=hub.environment["MINIO_ENDPOINT"],
+        bucket=bucket,
+        base=base,
+        access_key=ACCESS_KEY,
+        secret_key=SECRET_KEY,
+    )
+    with s3_store(settings) as store:
+        yield store
 
 
 @contextmanager
