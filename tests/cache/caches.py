@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+from reconciler.cache.importer import Importer
 from reconciler.cache.model_cache import ModelCache
 from reconciler.cache.store import Store
 from reconciler.plan.desired import ModelSpec
@@ -11,8 +12,16 @@ from reconciler.plan.ids import FilesDigest
 BIG = os.urandom(2 * 1024 * 1024 + 3)
 
 
-def opened(tmp_path: Path, store: Store | None, **settings: tuple[Path, ...]) -> ModelCache:
-    cache = ModelCache(tmp_path / "models", store, **settings)
+def opened(
+    tmp_path: Path,
+    store: Store | None,
+    *,
+    allowed_file_roots: tuple[Path, ...] = (),
+    importer: Importer | None = None,
+) -> ModelCache:
+    cache = ModelCache(
+        tmp_path / "models", store, allowed_file_roots=allowed_file_roots, importer=importer
+    )
     cache.open()
     return cache
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.cache.choose import Choice, choose, wish_of
+from reconciler.cache.choose import Choice, Wish, choose, choose_for_import, wish_of
 from reconciler.errors import Transient, XgenError
 from reconciler.plan.desired import Format
 from tests.cache.specs import spec
@@ -178,3 +178,28 @@ def test_a_gguf_in_a_snapshot_is_named_relative_to_it() -> None:
 @pytest.mark.parametrize("name", ["x-00001-of-00000.gguf", "x-00000-of-00002.gguf"])
 def test_a_shard_number_that_makes_no_sense_is_a_plain_file(name: str) -> None:
     assert chosen([name]).main == name
+
+
+def test_an_import_brings_what_specs_may_name_beside_a_gguf() -> None:
+    sizes = dict.fromkeys(
+        [
+            "m-Q4.gguf", "m-Q8.gguf", "mmproj-F16.gguf", "mmproj-F32.gguf", "template.jinja",
+            "README.md", ".gitattributes", "imatrix.dat", "m.safetensors", "other/mmproj-F16.gguf",
+        ],
+        9,
+    )  # fmt: skip
+    sizes["imatrix.dat"] = 64 << 20
+    wish = Wish(where="gguf/org_name", file="m-Q4.gguf")
+    assert choose_for_import(sizes, wish) == (
+        "README.md",
+        "m-Q4.gguf",
+        "mmproj-F16.gguf",
+        "mmproj-F32.gguf",
+        "template.jinja",
+    )
+    assert choose_for_import(sizes, Wish(where="huggingface/org_name")) == (
+        "README.md",
+        "imatrix.dat",
+        "m.safetensors",
+        "template.jinja",
+    )
