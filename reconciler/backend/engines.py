@@ -17,6 +17,7 @@ from reconciler.errors import Bug, Rejected, Transient
 from reconciler.plan.desired import DesiredModel, Format, ModelSpec
 from reconciler.plan.ids import FilesDigest
 from reconciler.plan.observed import FilesCached
+from reconciler.plan.repository import SCHEME
 
 _REMEMBERED_HEADERS = 256
 _KEY_BYTES = 24
@@ -158,6 +159,9 @@ def _cure(spec: ModelSpec) -> str:
     """What helps against bad files, and that nothing more need be done."""
     if spec.source.startswith("file:"):
         return "put a good one in its place, and it is taken by itself"
+    if spec.source.startswith(SCHEME):
+        name = spec.source.removeprefix(SCHEME)
+        return f"once {name} has a good one, say `xgen-model hub import {name} --refresh`"
     return f"push a good one to {spec.source} in the hub, and it is taken by itself"
 
 

@@ -57,6 +57,17 @@ def test_a_machine_that_is_well_passes_and_nothing_is_made(root: Path) -> None:
     assert not (root / "data").exists()
 
 
+def test_a_model_that_is_not_imported_yet_is_well(root: Path) -> None:
+    text = manifest(model("m", source="hf://org/n-GGUF", gpus=0))
+    (root / "m.json").write_bytes(text)
+
+    code, found = checked(root)
+
+    assert (code, failing(found)) == (0, [])
+    said = "gguf/org_n-GGUF: the hub has none; it will be imported there"
+    assert found["files of m"][0]["message"] == said
+
+
 def test_everything_that_is_amiss_is_found_at_once_with_a_next_step(root: Path) -> None:
     (root / "m.json").write_bytes(manifest(model("m", source="gguf/org_n", gpus=0)))
     with socket.create_server(("127.0.0.1", 0)) as taken:

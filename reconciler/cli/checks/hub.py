@@ -41,13 +41,15 @@ def _files(model: DesiredModel, store: _Store | None, prefixes: tuple[str, ...])
     """None: there is nobody to ask."""
     subject = f"files of {model.name}"
     try:
-        address = parse_source(model.spec.source, model.spec.file)
+        address = parse_source(model.spec.source, model.spec.file, model.spec.format)
         if isinstance(address, LocalAddress):
             return _local(subject, address)
         if store is None:
             return None
         objects = store.objects(address.prefix)
         sizes = {item.path: item.size_bytes for item in objects}
+        if not sizes and address.repository is not None:
+            return ok(subject, f"{address.prefix}: the hub has none; it will be imported there")
         if not sizes:
             return _absent(subject, address.prefix, prefixes)
         if not any(path.startswith("refs/") for path in sizes):
