@@ -1,5 +1,6 @@
 """Writes to a hub in a folder: a temporary name beside the place, fsync, one rename."""
 
+import errno
 import os
 import secrets
 import stat
@@ -17,6 +18,7 @@ from reconciler.hub.objects import checked_prefix
 from reconciler.hub.writable import Stored, Unfinished, Watch
 
 _BLOCK_BYTES = 4 * 1024 * 1024
+_TRIES = 100
 _TEMPORARY = ".xgen-partial-"
 """Begins the names of what is being written. Hidden, so that no reader takes it for a file."""
 
@@ -127,9 +129,8 @@ class DirectoryWriter:
             path = os.path.join(self._real_root(), checked_prefix(prefix), key)
             self._check_inside(path)
             folder = os.path.dirname(path)
-            _make_folder(folder)
             temporary = os.path.join(folder, _TEMPORARY + secrets.token_hex(8))
-            fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+            fd = _created(temporary)
             try:
                 yield fd
                 os.fsync(fd)
@@ -140,7 +141,8 @@ class DirectoryWriter:
                 raise
             finally:
                 os.close(fd)
-            _sync(folder)
+            with suppress(FileNotFoundError):  # somebody has removed it already
+                _sync(folder)
 
     def _real_root(self) -> str:
         try:
@@ -167,22 +169,26 @@ class DirectoryWriter:
 
 
 def _below(folder: str, key: str) -> Iterator[tuple[str, os.stat_result]]:
-    """All files, and links as what they are: what a link leads to may be another model's."""
-    with os.scandir(folder) as entries:
+    """All files, and links as what they are: what a link leads to may be another model's.
+
+    Others write meanwhile: what is gone when we come to it was not there.
+    """
+    with suppress(FileNotFoundError), os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
                 yield from _below(entry.path, f"{key}{entry.name}/")
             else:
-                yield f"{key}{entry.name}", _status(entry)
+                with suppress(FileNotFoundError):
+                    yield f"{key}{entry.name}", _status(entry)
 
 
 def _status(entry: os.DirEntry[str]) -> os.stat_result:
     """A link to a file has the file's size; one that dangles, its own."""
-    try:
+    with suppress(FileNotFoundError):
         status = entry.stat()
-        return status if stat.S_ISREG(status.st_mode) else entry.stat(follow_symlinks=False)
-    except FileNotFoundError:
-        return entry.stat(follow_symlinks=False)
+        if stat.S_ISREG(status.st_mode):
+            return status
+    return entry.stat(follow_symlinks=False)
 
 
 def _copy(source: BinaryIO, target: int, size_bytes: int, watch: Watch) -> int:
@@ -204,6 +210,15 @@ def _copy(source: BinaryIO, target: int, size_bytes: int, watch: Watch) -> int:
 
 def _is_temporary(key: str) -> bool:
     return key.rpartition("/")[2].startswith(_TEMPORARY)
+
+
+def _created(path: str) -> int:
+    """A new file, open. Its folder is made, again if somebody removes it as empty meanwhile."""
+    for _ in range(_TRIES):
+        with suppress(FileNotFoundError):
+            _make_folder(os.path.dirname(path))
+            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
 
 
 def _make_folder(folder: str) -> None:

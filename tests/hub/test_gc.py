@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -257,6 +258,26 @@ def _bad(hub: Hub) -> tuple[dict[str, str], dict[str, str]]:
     rest: tuple[CatalogFile, ...] = tuple(f for f in catalog.files if f.path not in missing)
     deep = bad_by_content(hub.writer, PREFIX, rest, lambda _count: None)
     return {each.path: each.cause for each in shallow}, {each.path: each.cause for each in deep}
+
+
+def test_a_directory_can_be_listed_and_written_while_others_write(tmp_path: Path) -> None:
+    """Announcements come and go, and their folder with them."""
+    writers = [DirectoryWriter(tmp_path) for _ in range(3)]
+    writers[0].save(PREFIX, "m.gguf", b"stays")
+
+    def announce(number: int) -> None:
+        for _ in range(100):
+            writers[number].save(PREFIX, push_key("the same"), b"")
+            writers[number].save(PREFIX, push_key(str(number)), b"")
+            assert "m.gguf" in {each.key for each in writers[number].stored(PREFIX)}
+            writers[number].delete(PREFIX, push_key(str(number)))
+            writers[number].delete(PREFIX, push_key("the same"))
+
+    with ThreadPoolExecutor(3) as pool:
+        for done in [pool.submit(announce, number) for number in range(3)]:
+            done.result()
+
+    assert [each.key for each in writers[0].stored(PREFIX)] == ["m.gguf"]
 
 
 def test_whole_files_are_not_bad(hub: Hub, tmp_path: Path) -> None:
