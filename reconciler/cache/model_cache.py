@@ -1,26 +1,25 @@
 """The node's models folder: looks models up without the network, and fetches what is missing."""
 
-import difflib
 import os
-import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import structlog
 
 from reconciler.cache.address import HubAddress, LocalAddress, parse_source
-from reconciler.cache.choose import Undecided, Wish, choose, is_hidden, wish_of
+from reconciler.cache.choose import Undecided, Wish, choose, wish_of
 from reconciler.cache.importer import Importer
 from reconciler.cache.in_place import find_in_place
 from reconciler.cache.layout import Layout, make_folder, publish_link
+from reconciler.cache.listing import listed
 from reconciler.cache.locking import held
 from reconciler.cache.partial import remove_dead
 from reconciler.cache.published import Published
 from reconciler.cache.pull import OnProgress, Pull
-from reconciler.cache.record import Record, load_record, new_record, save_record
+from reconciler.cache.record import Record, load_record, save_record
 from reconciler.cache.relink import relink
-from reconciler.cache.snapshots import main_ref_path
-from reconciler.cache.store import Store, StoredObject
+from reconciler.cache.store import Store
 from reconciler.cache.take_in import take_in
 from reconciler.cache.usage import Usage
 from reconciler.errors import Rejected, Transient, XgenError
@@ -29,8 +28,6 @@ from reconciler.plan.ids import FilesDigest
 from reconciler.plan.observed import FilesCached
 
 log = structlog.get_logger(__name__)
-
-_MAX_REF_BYTES = 200
 
 
 class ModelCache:
@@ -164,7 +161,7 @@ class ModelCache:
         prefix = address.prefix
         if self._layout.standing(prefix) is not None:
             return None
-        record = _listed(self._store, prefix)
+        record = listed(self._store, prefix)
         choice = choose(record.sizes, wish_of(spec, prefix, address.file), record.main_ref)
         return record.digest_of(choice.paths)
 
@@ -186,10 +183,9 @@ class ModelCache:
         """With the prefix's lock held."""
         prefix = pull.prefix
         try:
-            record = self._revision(pull.store, prefix)
+            record = self._revision(pull.store, prefix, _pinned(spec))
         except XgenError as exc:
             return self._use_in_place(spec, prefix, wish, exc)
-        _check_pin(spec, prefix, record)
         choice = choose(record.sizes, wish, record.main_ref)
         self._published.reinstate(prefix, record.digest_of(choice.paths))
         if self._layout.standing(prefix) is not None:
@@ -208,14 +204,18 @@ class ModelCache:
             )
         return found
 
-    def _revision(self, store: Store, prefix: str) -> Record:
-        """The record of what the hub holds now, with what is here of it already."""
-        record = _listed(store, prefix)
+    def _revision(self, store: Store, prefix: str, pinned: str | None) -> Record:
+        """The record of what the hub holds, with what is here of it already.
+
+        The same contents may have other places in the hub than before.
+        """
+        record = listed(store, prefix, pinned)
         path = self._layout.record(prefix, record.digest)
         known = load_record(path)
         if known is not None:
-            return known
-        save_record(record, path)
+            record = replace(record, present=known.present, former=known.former)
+        if record != known:
+            save_record(record, path)
         return record
 
     def _find_local(self, spec: ModelSpec, address: LocalAddress) -> FilesCached:
@@ -259,38 +259,3 @@ def _address(spec: ModelSpec) -> HubAddress | LocalAddress:
 
 def _pinned(spec: ModelSpec) -> str | None:
     return None if spec.digest is None else spec.digest.removeprefix("sha256:").lower()
-
-
-def _check_pin(spec: ModelSpec, prefix: str, record: Record) -> None:
-    pinned = _pinned(spec)
-    if pinned not in (None, record.digest):
-        raise Transient(
-            f"cannot fetch {prefix}: the manifest pins {pinned}, the hub holds {record.digest}"
-        )
-
-
-def _listed(store: Store, prefix: str) -> Record:
-    """What the hub holds now, with nothing of it here."""
-    listing = [item for item in store.objects(prefix) if not is_hidden(item.path)]
-    if not listing:
-        raise Transient(f"cannot fetch {prefix}: {_why_nothing(store, prefix)}")
-    return new_record(listing, _main_ref(store, listing))
-
-
-def _main_ref(store: Store, listing: Sequence[StoredObject]) -> str | None:
-    path = main_ref_path(item.path for item in listing)
-    stored = next((item for item in listing if item.path == path), None)
-    if stored is None or stored.size_bytes > _MAX_REF_BYTES:
-        return None
-    with tempfile.TemporaryFile() as file:
-        store.read(stored, file.fileno(), on_bytes=lambda _: None, cancelled=lambda: False)
-        file.seek(0)
-        return file.read().decode(errors="replace").strip()
-
-
-def _why_nothing(store: Store, prefix: str) -> str:
-    prefixes = store.prefixes()
-    if prefix in prefixes:
-        return "in the hub it is a folder without a file; push the model"
-    close = difflib.get_close_matches(prefix, prefixes, n=3, cutoff=0.5)
-    return "the hub has none" + (f"; nearest: {', '.join(close)}" if close else "")

@@ -160,6 +160,9 @@ class Published:
             format=choice.format,
             mmproj=full[choice.mmproj] if choice.mmproj else None,
             size_bytes=sum(sizes[path] for path in choice.paths),
+            revision=record.digest,
+            verified=record.is_verified,
+            former=record.former_digest_of(choice.paths),
         )
         return Candidate(files, tuple((full[path], sizes[path]) for path in choice.paths))
 

@@ -2,8 +2,8 @@
 
 import json
 import os
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,17 +31,24 @@ class RecordedObject:
 class Record:
     """`digest`: of all `objects`. `present`: paths whose files are published.
 
-    `main_ref`: what refs/main said, where the prefix has one.
+    `main_ref`: what refs/main said, where the prefix has one. `former`: the versions under which
+    files were here before a catalog said that these are their contents, by path.
     """
 
     digest: FilesDigest
     objects: tuple[RecordedObject, ...]
     present: frozenset[str] = frozenset()
     main_ref: str | None = None
+    former: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def sizes(self) -> dict[str, int]:
         return {item.path: item.size_bytes for item in self.objects}
+
+    @property
+    def is_verified(self) -> bool:
+        """Whether a catalog told the contents, so that the digest is over these."""
+        return _are_verified(self.objects)
 
     def with_present(self, paths: Iterable[str]) -> "Record":
         return replace(self, present=self.present.union(paths))
@@ -50,6 +57,14 @@ class Record:
         """The digest of some of the objects: a model's."""
         wanted = frozenset(paths)
         return _digest([item for item in self.objects if item.path in wanted])
+
+    def former_digest_of(self, paths: Iterable[str]) -> FilesDigest | None:
+        """The digest that they had before there was a catalog; None: they were not here then."""
+        wanted = frozenset(paths)
+        if not wanted or not wanted.issubset(self.former):
+            return None
+        sizes = self.sizes
+        return files_digest((path, sizes[path], self.former[path]) for path in wanted)
 
 
 def new_record(listing: Sequence[StoredObject], main_ref: str | None) -> Record:
@@ -79,6 +94,7 @@ def load_record(path: Path) -> Record | None:
             objects=objects,
             present=frozenset(data["present"]),
             main_ref=data["main_ref"],
+            former=dict(data.get("former", {})),
         )
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -92,6 +108,7 @@ def save_record(record: Record, path: Path) -> None:
         "digest": record.digest,
         "main_ref": record.main_ref,
         "present": sorted(record.present),
+        "former": dict(record.former),
         "objects": [
             {
                 "path": item.path,
@@ -113,5 +130,12 @@ def save_record(record: Record, path: Path) -> None:
     sync_folder(path.parent)
 
 
-def _digest(objects: Iterable[RecordedObject]) -> FilesDigest:
+def _digest(objects: Sequence[RecordedObject]) -> FilesDigest:
+    """Over the contents where all are known (then it is the catalog's), else over the versions."""
+    if _are_verified(objects):
+        return files_digest((item.path, item.size_bytes, item.sha256 or "") for item in objects)
     return files_digest((item.path, item.size_bytes, item.version) for item in objects)
+
+
+def _are_verified(objects: Sequence[RecordedObject]) -> bool:
+    return bool(objects) and all(item.sha256 is not None for item in objects)

@@ -42,7 +42,9 @@ class FilesCached:
     """The model's files are published in the cache (or in place, for `file://`).
 
     `path`: what the engine is given (the first GGUF shard, or a folder). `root`: the folder that
-    `@/` in `extra_args` means. `mmproj`: the multimodal projector beside a GGUF.
+    `@/` in `extra_args` means. `mmproj`: the multimodal projector beside a GGUF. `revision`: the
+    digest of all of the prefix, what `digest:` pins; None for `file://`. `verified`: a catalog
+    told the contents. `former`: the digest of the same bytes before there was a catalog.
     """
 
     digest: FilesDigest
@@ -51,6 +53,9 @@ class FilesCached:
     format: Format
     mmproj: str | None = None
     size_bytes: int = 0
+    revision: FilesDigest | None = None
+    verified: bool = False
+    former: FilesDigest | None = None
 
 
 FilesState = FilesMissing | FilesCached

@@ -307,7 +307,9 @@ def test_a_folder_without_a_file_is_not_its_own_nearest_name(tmp_path: Path) -> 
     (tmp_path / "hub/gguf/o_emptydir").mkdir(parents=True)
     put(tmp_path / "hub", "gguf/o_emptydir2/.git/config")
 
-    with pytest.raises(Transient, match="in the hub it is a folder without a file; push the model"):
+    with pytest.raises(
+        Transient, match="in the hub it is a folder without a file, or its first push"
+    ):
         opened(tmp_path, DirectoryStore(tmp_path / "hub")).fetch(spec("gguf/o_emptydir"))
 
 

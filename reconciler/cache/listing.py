@@ -1,0 +1,52 @@
+"""What the hub holds of a prefix now, as a record of which nothing is here."""
+
+import difflib
+import tempfile
+from collections.abc import Sequence
+
+from reconciler.cache.choose import is_hidden
+from reconciler.cache.record import Record, new_record
+from reconciler.cache.snapshots import main_ref_path
+from reconciler.cache.store import Store, StoredObject
+from reconciler.errors import Transient
+
+_MAX_REF_BYTES = 200
+
+
+def listed(store: Store, prefix: str, digest: str | None = None) -> Record:
+    """The revision of `digest`, or the one in force. Blocking.
+
+    Raises Transient where the hub does not have it; without a catalog it has only what is there.
+    """
+    listing = [item for item in store.objects(prefix, digest) if not is_hidden(item.path)]
+    if not listing:
+        raise Transient(f"cannot fetch {prefix}: {_why_nothing(store, prefix)}")
+    record = new_record(listing, _main_ref(store, listing))
+    if digest not in (None, record.digest):
+        raise Transient(
+            f"cannot fetch {prefix}: the manifest pins {digest}, the hub holds {record.digest}, "
+            "and no catalog, so no other"
+        )
+    return record
+
+
+def _main_ref(store: Store, listing: Sequence[StoredObject]) -> str | None:
+    path = main_ref_path(item.path for item in listing)
+    stored = next((item for item in listing if item.path == path), None)
+    if stored is None or stored.size_bytes > _MAX_REF_BYTES:
+        return None
+    with tempfile.TemporaryFile() as file:
+        store.read(stored, file.fileno(), on_bytes=lambda _: None, cancelled=lambda: False)
+        file.seek(0)
+        return file.read().decode(errors="replace").strip()
+
+
+def _why_nothing(store: Store, prefix: str) -> str:
+    prefixes = store.prefixes()
+    if prefix in prefixes:
+        return (
+            "in the hub it is a folder without a file, or its first push has not ended; push the "
+            "model"
+        )
+    close = difflib.get_close_matches(prefix, prefixes, n=3, cutoff=0.5)
+    return "the hub has none" + (f"; nearest: {', '.join(close)}" if close else "")
