@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 
 from reconciler.apply.daemon_thread import in_daemon_thread
+from reconciler.apply.speed import Speed
 from reconciler.cache.model_cache import ModelCache
 from reconciler.errors import Transient
 from reconciler.plan.desired import DesiredModel
@@ -17,8 +18,8 @@ TELL_SECONDS = 1.0
 class Fetch:
     """A download, before, while and after it runs. `progress`: bytes done and total.
 
-    `moved_bytes`: of those done, what was not here before. `moved`: called on the event loop when
-    these have changed, at most once in `TELL_SECONDS`.
+    `moved_bytes`: of those done, what was not here before; what came twice counts once. `moved`:
+    called on the event loop when these have changed, at most once in `TELL_SECONDS`.
     """
 
     def __init__(
@@ -29,6 +30,8 @@ class Fetch:
         self._loop = asyncio.get_running_loop()
         self.progress: tuple[int, int] | None = None
         self.moved_bytes = 0
+        self._here_before: int | None = None
+        self._speed = Speed()
         self._model = model
         self._cache = cache
         self._given_up = threading.Event()
@@ -42,10 +45,7 @@ class Fetch:
     @property
     def detail(self) -> str:
         """How far it is, for operators."""
-        if self.progress is None or self.progress[1] == 0:
-            return ""
-        done, total = self.progress
-        return f"{done / 1e6:.0f} of {total / 1e6:.0f} MB ({100 * done // total} %)"
+        return self._speed.text(time.monotonic())
 
     def give_up(self) -> None:
         """It notices at its next chunk; one that still waits for a slot ends at once."""
@@ -79,10 +79,12 @@ class Fetch:
             raise Transient(f"cannot use {spec.source}: its files were fetched and are not found")
 
     def _note(self, done: int, total: int) -> None:
-        if self.progress is not None:
-            self.moved_bytes += max(0, done - self.progress[0])
-        self.progress = (done, total)
         now = time.monotonic()
+        if self._here_before is None:
+            self._here_before = done
+        self.moved_bytes = max(self.moved_bytes, done - self._here_before)
+        self.progress = (done, total)
+        self._speed.note(done, total, now)
         if now - self._told_at >= TELL_SECONDS:
             self._told_at = now
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens any more

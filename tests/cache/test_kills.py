@@ -85,7 +85,7 @@ def test_a_kill_at_any_moment_costs_no_finished_part(
             throttle.kill_at = random.randrange(len(CONTENT))
             throttle.is_due.clear()
             pid = puller.start(models)
-            throttle.is_due.wait()
+            assert throttle.is_due.wait(60), "nothing came"
             os.kill(pid, signal.SIGKILL)
             assert puller.wait() == -signal.SIGKILL
             finished = finished_bytes(models)
