@@ -4,7 +4,9 @@ import hashlib
 import os
 import random
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -12,8 +14,10 @@ from reconciler.errors import Rejected, Transient
 from reconciler.hub.catalog import CATALOG, Catalog, Facts, catalog_key, parse_catalog
 from reconciler.hub.local_files import LocalFile
 from reconciler.hub.push import Order, Outcome, push
+from reconciler.hub.s3_writer import S3Writer
 from reconciler.hub.writable import WritableHub
-from tests.hub.hubs import Hub, hub, servers
+from tests.hub.hubs import Hub, Servers, hub, servers
+from tests.tcp_relay import relay_to
 from tests.waiting import wait_until
 
 __all__ = ["hub", "servers"]
@@ -224,6 +228,30 @@ def test_a_failed_re_push_leaves_the_old_digest_as_it_was(hub: Hub, tmp_path: Pa
     assert current(hub.writer) == first.catalog
     assert set(before) <= set(hub.writer.stored(PREFIX))
     assert not any(key.startswith(".xgen/pushes/") for key in hub.content(PREFIX))
+
+
+def test_a_push_whose_connections_are_cut_goes_on_later(servers: Servers, tmp_path: Path) -> None:
+    """gpustack#2582: no resume after a cut."""
+    settings = replace(servers.settings("rclone"), base="cut")
+    files = {"a.json": b"{}", "model.gguf": MODEL}
+    folder = folder_of(tmp_path, files)
+    with relay_to(urlsplit(settings.endpoint).port or 0) as relay:
+        writer = S3Writer(replace(settings, endpoint=relay.endpoint))
+
+        def cut() -> None:
+            relay.cut_after = 0
+            writer.close()
+
+        with pytest.raises(Transient, match=r"cannot write .* closes the connection"):
+            push(writer, order(folder), Between(cut, after_bytes=5 << 20))
+        relay.cut_after = None
+        assert CATALOG not in {each.key for each in writer.stored(PREFIX)}
+        outcome = push(writer, order(folder), Silent())
+
+        whole = Hub(kind="rclone", writer=writer, location="")
+        assert files_of(whole, current(writer)) == files
+        assert outcome.is_new
+        writer.close()
 
 
 def test_two_first_pushes_at_once_never_mix(hub: Hub, tmp_path: Path) -> None:
