@@ -8,6 +8,7 @@ GET|HEAD /ORG/NAME/resolve/COMMIT/FILE           a file; ranges are answered
 import hashlib
 import json
 import re
+import socket
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -50,7 +51,10 @@ class Asked:
 @dataclass(kw_only=True)
 class FakeHub:
     """`requests`: what was asked, and by whom. While `gate` is cleared, no file gets past `held_at`
-    bytes; `held` says that one waits there. `retry_after`, `error_message`: of each refusal."""
+    bytes; `held` says that one waits there. `cuts`: after so many bytes of a file the connection is
+    cut, each of them once. `ranges`: whether they are answered. `retry_after`, `error_message`: of
+    each refusal.
+    """
 
     port: int = 0
     repos: dict[str, Repo] = field(default_factory=dict)
@@ -58,6 +62,8 @@ class FakeHub:
     gate: threading.Event = field(default_factory=threading.Event)
     held: threading.Event = field(default_factory=threading.Event)
     held_at: int = _BLOCK_BYTES
+    cuts: list[int] = field(default_factory=list)
+    ranges: bool = True
     retry_after: str | None = None
     error_message: str | None = None
 
@@ -175,7 +181,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(404, "EntryNotFound")
             return
         content = repo.sent_instead.get(path, repo.files[path])
-        found = _RANGE.match(self.headers.get("Range", ""))
+        found = _RANGE.match(self.headers.get("Range", "")) if self.fake.ranges else None
         first = int(found[1]) if found else 0
         self.send_response(206 if found else 200)
         if found:
@@ -191,6 +197,12 @@ class _Handler(BaseHTTPRequestHandler):
     def _send(self, content: bytes) -> None:
         try:
             for start in range(0, len(content), _BLOCK_BYTES):
+                if self.fake.cuts and start >= self.fake.cuts[0]:
+                    del self.fake.cuts[0]
+                    self.wfile.flush()
+                    self.close_connection = True
+                    self.connection.shutdown(socket.SHUT_RDWR)
+                    return
                 if start >= self.fake.held_at and not self.fake.gate.is_set():
                     self.wfile.flush()
                     self.fake.held.set()

@@ -17,6 +17,9 @@ from reconciler.node.imports import HubImports
 from reconciler.plan.desired import Format
 from reconciler.plan.repository import parse_repository
 
+_PATIENCE_SECONDS = 5.0
+"""For the end of a command that was killed. An agent that imports the same takes longer."""
+
 
 def import_(
     repository: Annotated[
@@ -40,7 +43,9 @@ def import_(
     first; a try that was cut off goes on there.
     """
     ask = Ask(repository=parse_repository(repository), file=file, format=format, refresh=refresh)
-    work = HubImports(hub_settings(hub), data_dir(data), os.environ)
+    work = HubImports(
+        hub_settings(hub), data_dir(data), os.environ, patience_seconds=_PATIENCE_SECONDS
+    )
     begun = time.monotonic()
     with Told() as told:
         imported = work.run(ask, _Bar(told))

@@ -52,6 +52,7 @@ class ImportOrder:
     """`folder`: of this import alone. `environment`: HF_TOKEN, HF_ENDPOINT and the like.
 
     `refresh`: ask Hugging Face although the hub has the model. `pushed_at`: RFC 3339.
+    `patience_seconds`: for another process that imports the same here; None: as long as it takes.
     """
 
     repository: Repository
@@ -61,6 +62,7 @@ class ImportOrder:
     judgement: Judgement = field(repr=False)
     environment: Mapping[str, str] = field(repr=False)
     refresh: bool = False
+    patience_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,13 +81,15 @@ class Imported:
 
 def import_model(hub: WritableHub, order: ImportOrder, steps: Steps) -> Imported:
     """Blocking. Raises Transient (also when cancelled) or Rejected."""
-    state = read_state(hub, order.prefix)
-    _check_upstream(hub, order, state)
-    if not order.refresh and (found := _found(order, state)) is not None:
+    state = _looked(hub, order)
+    if (found := _found(order, state)) is not None:
         return found
-    with staging(order.folder, cancelled=steps.cancelled) as lock:
+    with staging(order.folder, order.patience_seconds, cancelled=steps.cancelled) as lock:
+        state = _looked(hub, order)  # whoever held the folder may have imported it
         try:
-            imported = _import(hub, order, steps, current=state.current, lock=lock)
+            imported = _found(order, state) or _import(
+                hub, order, steps, current=state.current, lock=lock
+            )
         except XgenError:
             if _wanted(order, steps).has_nothing:
                 discard(order.folder)
@@ -128,17 +132,22 @@ def _import(
     )
 
 
-def _check_upstream(hub: WritableHub, order: ImportOrder, state: PrefixState) -> None:
+def _looked(hub: WritableHub, order: ImportOrder) -> PrefixState:
+    """What the hub has there. Raises Rejected where it is another repository's."""
+    state = read_state(hub, order.prefix)
     upstream = state.current.upstream if state.current is not None else None
     if upstream is not None and upstream.repository != order.repository.name:
         raise Rejected(
             f"cannot import {order.repository} to {order.prefix}: {hub.location} has "
             f"{upstream.repository} there"
         )
+    return state
 
 
 def _found(order: ImportOrder, state: PrefixState) -> Imported | None:
     """The model, where the hub has all of it. A push that is under way does not count."""
+    if order.refresh:
+        return None
     current = state.current
     if current is not None:
         sizes = {file.path: file.size_bytes for file in current.files}

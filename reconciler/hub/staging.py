@@ -14,12 +14,20 @@ _RETRY_SECONDS = 0.1
 
 
 @contextmanager
-def staging(folder: Path, *, cancelled: Callable[[], bool]) -> Iterator[int]:
-    """Make the folder and hold it alone; gives the descriptor of the lock. Waits for others.
+def staging(
+    folder: Path, patience_seconds: float | None, *, cancelled: Callable[[], bool]
+) -> Iterator[int]:
+    """Make the folder and hold it alone; gives the descriptor of the lock. Waits for others, so
+    long (None: as long as it takes).
 
     What is in it stays when the block is left: the next try goes on with it.
     """
-    fd = _taken(folder, cancelled)
+    deadline = None if patience_seconds is None else time.monotonic() + patience_seconds
+
+    def given_up() -> bool:
+        return cancelled() or (deadline is not None and time.monotonic() > deadline)
+
+    fd = _taken(folder, given_up)
     try:
         yield fd
     finally:
@@ -31,7 +39,7 @@ def discard(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _taken(folder: Path, cancelled: Callable[[], bool]) -> int:
+def _taken(folder: Path, given_up: Callable[[], bool]) -> int:
     while True:
         fd = _opened(folder)
         try:
@@ -39,9 +47,11 @@ def _taken(folder: Path, cancelled: Callable[[], bool]) -> int:
             if _is_still_there(folder, fd):
                 return fd
         except BlockingIOError:
-            if cancelled():
+            if given_up():
                 os.close(fd)
-                raise Transient(f"cannot use {folder}: another import holds it") from None
+                raise Transient(
+                    f"cannot use {folder}: another import of the same is under way on this node"
+                ) from None
             time.sleep(_RETRY_SECONDS)
         os.close(fd)
 

@@ -4,6 +4,7 @@ Threads, because all of the work blocks; a condition guards what they share. An 
 the node, not to who asked: it goes on when a model leaves the manifest, until it is cancelled.
 """
 
+import contextvars
 import threading
 import time
 from collections.abc import Callable
@@ -73,7 +74,10 @@ class Imports:
         self._cancelled: set[str] = set()
         self._running: str | None = None
         self._ending = False
-        self._thread = threading.Thread(target=self._run, name="imports", daemon=True)
+        in_context = contextvars.copy_context().run  # the node's name in the log
+        self._thread = threading.Thread(
+            target=in_context, args=(self._run,), name="imports", daemon=True
+        )
 
     def open(self) -> None:
         """Take up what an earlier agent has left. Raises Transient."""

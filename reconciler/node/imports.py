@@ -28,9 +28,20 @@ Json = dict[str, object]
 
 
 class HubImports:
-    """Does the work of the jobs. `environment`: the agent's own, with HF_TOKEN and the like."""
+    """Does the work of the jobs. `environment`: the agent's own, with HF_TOKEN and the like.
 
-    def __init__(self, hub: HubSettings, data_dir: Path, environment: Mapping[str, str]) -> None:
+    `patience_seconds`: for another process that imports the same; None: as long as it takes.
+    """
+
+    def __init__(
+        self,
+        hub: HubSettings,
+        data_dir: Path,
+        environment: Mapping[str, str],
+        *,
+        patience_seconds: float | None = None,
+    ) -> None:
+        self._patience_seconds = patience_seconds
         self._hub = hub
         self._folder = data_dir / "imports"
         self._environment = environment
@@ -63,6 +74,7 @@ class HubImports:
             ),
             environment=self._environment,
             refresh=ask.refresh,
+            patience_seconds=self._patience_seconds,
         )
 
 

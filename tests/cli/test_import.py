@@ -107,6 +107,18 @@ def test_a_kill_leaves_no_child_and_the_next_try_goes_on(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize("hub", ["directory"], indirect=True)
+def test_two_at_once_do_not_download_twice(shell: Shell) -> None:
+    shell.upstream.gate.clear()
+    with started("hub", "import", "org/m", env=shell.environment) as first:
+        assert shell.upstream.held.wait(30)
+        code, _, complained = shell.run("org/m")
+        assert (code, "another import of the same is under way" in complained) == (1, True)
+        shell.upstream.gate.set()
+        assert first.wait() == 0
+    assert sorted(shell.upstream.files_asked()) == sorted(SAFETENSORS)
+
+
+@pytest.mark.parametrize("hub", ["directory"], indirect=True)
 def test_a_terminal_has_a_bar_and_ctrl_c_ends_it_all(shell: Shell) -> None:
     shell.upstream.gate.clear()
     with started("hub", "import", "org/m", columns=100, env=shell.environment) as command:

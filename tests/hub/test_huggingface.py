@@ -7,15 +7,18 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from reconciler.cache.choose import Wish, choose_for_import
 from reconciler.errors import Rejected, Transient
 from reconciler.hub.catalog import CATALOG, Catalog, Upstream, parse_catalog
+from reconciler.hub.directory_writer import DirectoryWriter
 from reconciler.hub.huggingface import Imported, ImportOrder, Judgement, import_model
 from reconciler.plan.desired import Format
 from reconciler.plan.repository import parse_repository, prefix_of
@@ -76,6 +79,18 @@ class Steps:
 
     def cancelled(self) -> bool:
         return self.stop.is_set()
+
+
+class FailsOnce(DirectoryWriter):
+    """A hub that does not take the first file."""
+
+    failed = False
+
+    def upload(self, prefix: str, key: str, *rest: Any) -> int:
+        if not self.failed and not key.startswith(".xgen/"):
+            self.failed = True
+            raise Transient("the store is away")
+        return super().upload(prefix, key, *rest)
 
 
 @dataclass(kw_only=True)
@@ -348,6 +363,39 @@ def test_what_was_complete_is_not_fetched_again_after_a_kill(importer: Importer)
     assert importer.left == []
 
 
+@pytest.mark.parametrize("ranges", [True, False])
+def test_a_connection_that_is_cut_is_gone_on_with_and_counted_once(
+    importer: Importer, ranges: bool
+) -> None:
+    """gpustack#312: a retry counts bytes twice, 130 %."""
+    importer.upstream.cuts = [len(WEIGHTS) // 2]
+    importer.upstream.ranges = ranges
+    steps = Steps()
+
+    imported = importer("org/m", steps)
+
+    assert importer.upstream.cuts == []
+    assert importer.hub.plain("huggingface/org_m")["model.safetensors"] == WEIGHTS
+    assert max(done for done, _ in steps.downloads) == imported.size_bytes
+
+
+def test_a_push_that_fails_is_tried_again_without_a_download(
+    importer: Importer, tmp_path: Path
+) -> None:
+    good = importer.hub
+    importer.hub = replace(good, writer=FailsOnce(tmp_path / "hub"))
+    with pytest.raises(Transient, match=r"the store is away"):
+        importer("org/m")
+    importer.upstream.requests.clear()
+
+    importer("org/m")
+
+    assert importer.upstream.files_asked() == []
+    files = good.plain("huggingface/org_m")
+    assert {path: files[path] for path in CHOSEN} == CHOSEN
+    assert importer.left == []
+
+
 def test_a_file_that_rots_between_two_tries_is_fetched_again(importer: Importer) -> None:
     importer.upstream.repos["org/m"].sent_instead["model.safetensors"] = b"x" * len(WEIGHTS)
     with pytest.raises(Transient, match=r"twice"):
@@ -408,6 +456,22 @@ these.Importer(upstream=fake, hub=hub, folder=root / "imports")("org/m")
         assert upstream.children()
         parent.kill()
     wait_until(lambda: not upstream.children(), what="the child is gone")
+
+
+def test_who_waits_for_another_process_finds_what_that_imported(
+    importer: Importer, tmp_path: Path
+) -> None:
+    upstream = importer.upstream
+    upstream.gate.clear()
+    other = Importer(upstream=upstream, hub=importer.hub, folder=importer.folder)
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(importer, "org/m")
+        assert upstream.held.wait(30)
+        second = pool.submit(other, "org/m")
+        upstream.gate.set()
+        assert not first.result(30).was_there
+        assert second.result(30).was_there
+    assert sorted(upstream.files_asked()) == sorted((*CHOSEN, "README.md"))
 
 
 def test_too_little_room_is_said_with_numbers(importer: Importer) -> None:
