@@ -18,7 +18,8 @@ class Connections:
 
     @contextmanager
     def one(self, check: Callable[[], None]) -> Iterator[None]:
-        """Hold a place. `check` is called while it waits for one, and may raise to end that."""
+        """Hold a place. `check` is called before, and while it waits; it may raise to end that."""
+        check()
         with self._changed:
             while (closed := self._open_at - time.monotonic()) > 0 or self._free == 0:
                 check()

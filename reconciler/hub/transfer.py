@@ -79,11 +79,10 @@ class Transfer:
         *,
         by_ranges: bool = True,
     ) -> bool:
-        """`by_ranges`: False: by one GET, for a store that knows no ranges.
+        """Bring every byte. False: they do not match the digest. Raises Transient, NoRanges.
 
-        False: every byte came, and they do not match the digest. Raises Transient, NoRanges.
-
-        OSError from writing passes as it is. What is finished stays in the journal.
+        OSError from writing passes as it is. What is finished stays in the journal. `by_ranges`:
+        False: by one GET, for a store that knows no ranges.
         """
         self._by_ranges = by_ranges
         self._plan()

@@ -1,6 +1,7 @@
 """Fetches that are cut, cancelled, or run out of room, on a directory and a real S3 server."""
 
 import contextlib
+import json
 import os
 import subprocess
 import threading
@@ -30,7 +31,9 @@ def test_goes_on_after_the_last_finished_part(
     told: list[int] = []
 
     def cut(_done: int, _total: int) -> None:
-        if any(finished_parts(path) for path in (tmp_path / "models/.partial").glob("*.journal")):
+        if any(
+            finished_parts(path) > 0 for path in (tmp_path / "models/.partial").glob("*.journal")
+        ):
             relay.cut_after = 0
 
     with (
@@ -175,6 +178,24 @@ def test_a_disk_that_fills_up_in_mid_download_is_transient(
     assert remains(tmp_path) == []
     (small_disk / "somebody-else").unlink()
     assert cache.fetch(spec()).size_bytes == len(BIG)
+
+
+def test_what_another_fetch_left_gives_way_to_what_is_wanted(
+    tmp_path: Path, small_disk: Path, hub: tuple[Path, Store]
+) -> None:
+    """It could be gone on with, but nobody asks for it."""
+    folder, store = hub
+    put(folder, "gguf/org_name/x.gguf", BIG)
+    cache = opened(tmp_path, store)
+    header = {"journal": 1, "key": "gguf/other/x.gguf", "version": "1", "size": 3 << 20, "part": 9}
+    put(small_disk, f".partial/{'0' * 32}.journal", json.dumps(header).encode() + b"\n")
+    left = put(small_disk, f".partial/{'0' * 32}", bytes(3 << 20))
+    opened(tmp_path, store)
+    assert left.exists()
+
+    assert cache.fetch(spec()).size_bytes == len(BIG)
+
+    assert remains(tmp_path) == []
 
 
 def test_unsafe_names_never_reach_the_disk(tmp_path: Path, server: S3Server, bucket: str) -> None:

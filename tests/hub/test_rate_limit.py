@@ -70,5 +70,5 @@ def test_a_store_that_asks_to_slow_down_is_asked_nothing_new_meanwhile() -> None
     with connections.one(check):
         is_through.set()
 
-    assert waited
+    assert len(waited) > 1
     assert not any(waited)
