@@ -1,13 +1,16 @@
 """A hub in a folder, with the links of a Hugging Face cache."""
 
+import hashlib
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from reconciler.errors import Transient
 from reconciler.hub.directory import DirectoryStore
+from reconciler.hub.rate_limit import RateLimit
 from tests.hub.reading import read_all
 
 BIG = os.urandom(9 * 1024 * 1024 + 5)
@@ -163,3 +166,41 @@ def test_a_cancelled_copy_stops(tmp_path: Path) -> None:
         read_all(store, stored, on_bytes=told.append, cancelled=lambda: len(told) == 1)
 
     assert 0 < told[-1] < len(BIG)
+
+
+def test_a_copy_is_compared_with_its_sha256(tmp_path: Path) -> None:
+    put(tmp_path, "gguf/a_x/x.gguf", BIG)
+    store = DirectoryStore(tmp_path)
+    (stored,) = store.objects("gguf/a_x")
+    right = replace(stored, sha256=hashlib.sha256(BIG).hexdigest())
+    told: list[int] = []
+
+    assert read_all(store, right) == BIG
+    with pytest.raises(Transient, match="does not match its sha256, after 3 fetches") as failed:
+        read_all(store, replace(stored, sha256="0" * 64), on_bytes=told.append)
+
+    assert told.count(len(BIG)) == 3
+    assert failed.value.retry_after_seconds == 3600
+
+
+@pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="needs a second file system")
+def test_a_copy_heeds_the_rate_of_the_node(tmp_path: Path) -> None:
+    """kserve#6137 (scenario 33). Between file systems, where no blocks can be shared."""
+    slept: list[float] = []
+    now = [0.0]
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        now[0] += seconds
+
+    hub = Path("/dev/shm") / f"xgen-hub-{os.getpid()}"
+    try:
+        put(hub, "gguf/a_x/x.gguf", BIG)
+        rate = RateLimit(1 << 20, clock=lambda: now[0], sleep=sleep)
+        store = DirectoryStore(hub, rate=rate)
+        (stored,) = store.objects("gguf/a_x")
+        assert read_all(store, stored) == BIG
+    finally:
+        shutil.rmtree(hub)
+
+    assert 4 < sum(slept) < 10
