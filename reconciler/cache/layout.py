@@ -3,9 +3,12 @@
 <models-dir>/gguf/org_name            link to the folder below
             .rev/gguf/org_name/DIGEST/       the files, what backends are given
             .rev/gguf/org_name/DIGEST.json   the record: what was listed, what is there
+            .rev/gguf/org_name/DIGEST.stamps how its files looked when they were right
+            .rev/gguf/org_name/DIGEST.evicted    on its way out
             .rev/gguf/org_name/DIGEST.kept/  of an older installation, and not in the hub
             .rev/gguf/org_name/.lock
             .partial/                        what is being written
+            .use/                            who needs what, and when it was used last
 """
 
 import os
@@ -23,6 +26,10 @@ class Layout:
     def partials(self) -> Path:
         return self.models / ".partial"
 
+    @property
+    def uses(self) -> Path:
+        return self.models / ".use"
+
     def link(self, prefix: str) -> Path:
         return self.models / prefix
 
@@ -34,6 +41,12 @@ class Layout:
 
     def record(self, prefix: str, digest: str) -> Path:
         return self.revisions(prefix) / f"{digest}.json"
+
+    def stamps(self, prefix: str, digest: str) -> Path:
+        return self.revisions(prefix) / f"{digest}.stamps"
+
+    def evicted(self, prefix: str, digest: str) -> Path:
+        return self.revisions(prefix) / f"{digest}.evicted"
 
     def kept(self, prefix: str, digest: str) -> Path:
         return self.revisions(prefix) / f"{digest}.kept"

@@ -8,13 +8,17 @@ from pathlib import Path
 import structlog
 
 from reconciler.cache.address import HubAddress, LocalAddress, parse_source
+from reconciler.cache.budget import Budget
 from reconciler.cache.choose import Undecided, Wish, choose, wish_of
 from reconciler.cache.importer import Importer
 from reconciler.cache.in_place import find_in_place
+from reconciler.cache.keeper import Keeper
 from reconciler.cache.layout import Layout, make_folder, publish_link
 from reconciler.cache.listing import listed
 from reconciler.cache.locking import held
 from reconciler.cache.partial import remove_dead
+from reconciler.cache.pin_board import Owner
+from reconciler.cache.pins import Holding
 from reconciler.cache.published import Published
 from reconciler.cache.pull import OnProgress, Pull
 from reconciler.cache.record import Record, load_record, save_record
@@ -22,12 +26,15 @@ from reconciler.cache.relink import relink
 from reconciler.cache.store import Store
 from reconciler.cache.take_in import take_in
 from reconciler.cache.usage import Usage
+from reconciler.cache.vouching import vouch
 from reconciler.errors import Rejected, Transient, XgenError
 from reconciler.plan.desired import ModelSpec
 from reconciler.plan.ids import FilesDigest
-from reconciler.plan.observed import FilesCached
+from reconciler.plan.observed import FilesCached, Push
 
 log = structlog.get_logger(__name__)
+
+_NOBODY = Owner(node="", data_dir="")
 
 
 class ModelCache:
@@ -43,6 +50,8 @@ class ModelCache:
         *,
         allowed_file_roots: tuple[Path, ...] = (),
         importer: Importer | None = None,
+        owner: Owner = _NOBODY,
+        budget: Budget | None = None,
     ) -> None:
         self._layout = Layout(Path(os.path.realpath(models_dir)))
         self._store = store
@@ -50,7 +59,9 @@ class ModelCache:
         self._allowed_file_roots = allowed_file_roots
         self._published = Published(self._layout)
         self._usage = Usage(self._layout)
+        self.keeper = Keeper(self._layout, self._usage, owner, budget)
         self._in_place: set[str] = set()
+        self._unlike: set[tuple[FilesDigest | None, FilesDigest]] = set()
 
     @property
     def used_bytes(self) -> int:
@@ -62,6 +73,7 @@ class ModelCache:
         try:
             make_folder(self._layout.partials)
             remove_dead(self._layout.partials)
+            self.keeper.open()
             relink(self._layout)
         except OSError as exc:
             if not self._layout.models.is_dir():
@@ -84,6 +96,21 @@ class ModelCache:
         except (XgenError, OSError):
             return None
 
+    def needed(self, spec: ModelSpec) -> tuple[Holding, ...]:
+        """What of the cache must stay for a spec. Asks no network."""
+        try:
+            address = _address(spec)
+            if isinstance(address, LocalAddress):
+                return ()
+            wish = wish_of(spec, address.prefix, address.file)
+            return self._published.needed(address.prefix, wish, _pinned(spec))
+        except (XgenError, OSError):
+            return ()
+
+    def holding_of(self, digest: FilesDigest) -> Holding | None:
+        """Where the files of a running backend stand; None for what is used in place."""
+        return self._published.holding_of(digest)
+
     def fetch(
         self,
         spec: ModelSpec,
@@ -101,27 +128,75 @@ class ModelCache:
         if (found := self.lookup(spec)) is not None:
             return found
         prefix = address.prefix
+        if (found := self._mended(spec, prefix, on_progress, cancelled)) is not None:
+            return found
+        pull = self._pull(prefix, on_progress, cancelled)
+        self._import(spec, address, on_progress, cancelled)
+        return self._bring(spec, address, pull, lambda: self.lookup(spec))
+
+    def refresh(
+        self,
+        spec: ModelSpec,
+        *,
+        on_progress: OnProgress = lambda _done, _total: None,
+        cancelled: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Bring what the hub holds now, beside what is here; then `lookup` finds that.
+
+        For the models of a hub. Blocking; until it ends, and where it fails, all stays as it is.
+        """
+        address = _address(spec)
+        if not isinstance(address, LocalAddress):
+            pull = self._pull(address.prefix, on_progress, cancelled)
+            self._bring(spec, address, pull, lambda: None)
+
+    def _pull(self, prefix: str, on_progress: OnProgress, cancelled: Callable[[], bool]) -> Pull:
         if self._store is None:
             raise Rejected(f"cannot fetch {prefix}: no hub is set, and it is not cached")
-        self._import(spec, address, on_progress, cancelled)
-        pull = Pull(
+        return Pull(
             store=self._store,
             layout=self._layout,
+            room=self.keeper.room,
             prefix=prefix,
             on_progress=self._measuring(prefix, on_progress),
             cancelled=cancelled,
         )
+
+    def _bring(
+        self,
+        spec: ModelSpec,
+        address: HubAddress,
+        pull: Pull,
+        here: Callable[[], FilesCached | None],
+    ) -> FilesCached:
+        """`here`: what makes a fetch needless, asked once nobody else is at work on the prefix."""
+        prefix = address.prefix
         wish = wish_of(spec, prefix, address.file)
         try:
             make_folder(self._layout.revisions(prefix))
-            with held(self._layout.lock(prefix), cancelled=cancelled):
+            with held(self._layout.lock(prefix), cancelled=pull.cancelled):
                 self._published.forget()
-                return self.lookup(spec) or self._fetch(spec, wish, pull)
+                return here() or self._fetch(spec, wish, pull)
         except OSError as exc:
             failure = Transient(f"cannot fetch {prefix} into {self._layout.models}: {exc.strerror}")
             return self._use_in_place(spec, prefix, wish, failure)
         finally:
             self._usage.measure_prefix(prefix)
+
+    def _mended(
+        self, spec: ModelSpec, prefix: str, on_progress: OnProgress, cancelled: Callable[[], bool]
+    ) -> FilesCached | None:
+        """Check what is here and looks changed: without the hub, if that is all it takes."""
+        needed = self.needed(spec)
+        if not needed:
+            return None
+        try:
+            with held(self._layout.lock(prefix), cancelled=cancelled):
+                self.keeper.mend(needed, on_progress, cancelled)
+        except OSError as exc:
+            raise Transient(f"cannot check the files of {prefix}: {exc.strerror}") from exc
+        self._published.forget()
+        return self.lookup(spec)
 
     def _import(
         self,
@@ -165,6 +240,52 @@ class ModelCache:
         choice = choose(record.sizes, wish_of(spec, prefix, address.file), record.main_ref)
         return record.digest_of(choice.paths)
 
+    def newer_push(
+        self, spec: ModelSpec, *, cancelled: Callable[[], bool] = lambda: False
+    ) -> Push | None:
+        """What the hub holds now instead of what is here; None: the same, or nothing to compare.
+
+        Where a catalog has appeared for the very bytes that are here, they get its digest, once
+        they were read and compared. Blocking; raises as `fetch` does.
+        """
+        address, found = _address(spec), self.lookup(spec)
+        if isinstance(address, LocalAddress) or self._store is None or found is None:
+            return None
+        if spec.digest is not None or found.revision is None:
+            return None
+        prefix = address.prefix
+        record = listed(self._store, prefix)
+        choice = choose(record.sizes, wish_of(spec, prefix, address.file), record.main_ref)
+        digest = record.digest_of(choice.paths)
+        if digest == found.digest or self._vouch(prefix, found, record, choice.paths, cancelled):
+            return None
+        return Push(digest=digest, revision=record.digest)
+
+    def _vouch(
+        self,
+        prefix: str,
+        found: FilesCached,
+        record: Record,
+        paths: tuple[str, ...],
+        cancelled: Callable[[], bool],
+    ) -> bool:
+        """Whether the bytes of an uncatalogued revision are now those of a catalog's."""
+        pair = (found.revision, record.digest)
+        if found.verified or not record.is_verified or pair in self._unlike:
+            return False
+        try:
+            with held(self._layout.lock(prefix), cancelled=cancelled):
+                old = load_record(self._layout.record(prefix, str(found.revision)))
+                done = old is not None and vouch(
+                    self._layout, prefix, old=old, new=record, paths=paths, cancelled=cancelled
+                )
+        except OSError as exc:
+            raise Transient(f"cannot check {prefix}: {exc.strerror}") from exc
+        self._published.forget()
+        if not done:
+            self._unlike.add(pair)
+        return done
+
     def retire(self, spec: ModelSpec, *, keep: FilesDigest) -> None:
         """Give up what is cached for a spec, but for `keep`: `fetch` brings what the hub holds."""
         address = _address(spec)
@@ -189,7 +310,7 @@ class ModelCache:
         choice = choose(record.sizes, wish, record.main_ref)
         self._published.reinstate(prefix, record.digest_of(choice.paths))
         if self._layout.standing(prefix) is not None:
-            taken = take_in(self._layout, prefix, record)
+            taken = take_in(self._layout, prefix, record, cancelled=pull.cancelled)
             if taken is None and (found := self._find_unmovable(spec, prefix, wish)) is not None:
                 return found
             record = taken or record

@@ -3,10 +3,13 @@
 import os
 import stat
 from dataclasses import dataclass
+from enum import StrEnum
 
 from reconciler.cache.choose import Wish, choose
 from reconciler.cache.layout import Layout
+from reconciler.cache.pins import Holding
 from reconciler.cache.record import Record, load_record
+from reconciler.cache.stamps import Stamp, load_stamps
 from reconciler.errors import XgenError
 from reconciler.plan.ids import FilesDigest
 from reconciler.plan.observed import FilesCached
@@ -14,27 +17,48 @@ from reconciler.plan.observed import FilesCached
 Link = tuple[str, int, int]
 """What a prefix's link says, and device and inode of the folder that it stands in."""
 Signature = tuple[Link | None, tuple[tuple[str, int, int], ...]]
-"""The prefix's link, and name, inode and mtime of each record: changes with any of them."""
+"""The prefix's link, and name, inode and mtime of each record and its stamps: changes with any."""
 _NOTHING: Signature = (None, ())
+
+
+class Standing(StrEnum):
+    """Of files on disk. CHANGED: they may be other ones than those that were published."""
+
+    HOLDS = "holds"
+    CHANGED = "changed"
+    LOST = "lost"
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedFile:
+    """`stamp`: how it looked when it was right, where anybody knows."""
+
+    path: str
+    size_bytes: int
+    stamp: Stamp | None
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A revision that was complete when its record was written. `sizes`: by absolute path."""
+    """A revision that was complete when its record was written, and a model's files in it."""
 
     files: FilesCached
-    sizes: tuple[tuple[str, int], ...]
+    holding: Holding
+    listed: tuple[PublishedFile, ...]
 
-    def holds(self) -> bool:
-        """Whether every file is still there, and as large as it was."""
+    def standing(self) -> Standing:
+        """Whether every file is there, as large as it was, and looks as it did: a `stat` each."""
+        found = Standing.HOLDS
         try:
-            for path, size_bytes in self.sizes:
-                status = os.stat(path)
-                if status.st_size != size_bytes or not stat.S_ISREG(status.st_mode):
-                    return False
+            for file in self.listed:
+                status = os.stat(file.path)
+                if status.st_size != file.size_bytes or not stat.S_ISREG(status.st_mode):
+                    return Standing.LOST
+                if file.stamp is not None and not file.stamp.is_of(status):
+                    found = Standing.CHANGED
         except OSError:
-            return False
-        return True
+            return Standing.LOST
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +86,50 @@ class Published:
         self._memory: dict[tuple[str, Wish, str | None], Found] = {}
         self._retired: set[tuple[str, FilesDigest]] = set()
         self._places: dict[str, _Places] = {}
+        self._holdings: dict[FilesDigest, Holding] = {}
 
     def find(self, prefix: str, wish: Wish, digest: str | None) -> FilesCached | None:
-        """The files of a wish, from the linked revision first; `digest`: from that one only."""
-        found = self._found(prefix, wish, digest)
-        if digest is None and self._retired:
-            found = tuple(i for i in found if (prefix, i.files.digest) not in self._retired)
-        return next((item.files for item in found if item.holds()), None)
+        """The files of a wish, from the linked revision first; `digest`: from that one only.
+
+        None also where they look changed, until somebody has checked them.
+        """
+        found = self._best(prefix, wish, digest)
+        return found[0].files if found is not None and found[1] is Standing.HOLDS else None
+
+    def changed(self, prefix: str, wish: Wish, digest: str | None) -> Candidate | None:
+        """What `find` would give, were it not for files that look changed."""
+        found = self._best(prefix, wish, digest)
+        return found[0] if found is not None and found[1] is Standing.CHANGED else None
+
+    def needed(self, prefix: str, wish: Wish, digest: str | None) -> tuple[Holding, ...]:
+        """What must stay for a wish: what serves it, else all that a fetch may go on from."""
+        found = self._best(prefix, wish, digest)
+        if found is not None:
+            return (found[0].holding,)
+        holdings = []
+        for record in self._records(prefix, digest):
+            try:
+                paths = choose(record.sizes, wish, record.main_ref).paths
+            except XgenError:
+                continue
+            holdings.append(Holding(prefix=prefix, digest=record.digest, paths=frozenset(paths)))
+        return tuple(holdings)
+
+    def holding_of(self, digest: FilesDigest) -> Holding | None:
+        """Where the files of this digest stand, if they were found since the start."""
+        return self._holdings.get(digest)
+
+    def _best(
+        self, prefix: str, wish: Wish, digest: str | None
+    ) -> tuple[Candidate, Standing] | None:
+        """The first that is whole. One that looks changed is not passed over: with others, a
+        running model would be started anew for nothing."""
+        for item in self._found(prefix, wish, digest):
+            if digest is None and (prefix, item.files.digest) in self._retired:
+                continue
+            if (standing := item.standing()) is not Standing.LOST:
+                return item, standing
+        return None
 
     def retire(self, prefix: str, wish: Wish, keep: FilesDigest) -> None:
         """Find only these files for a wish, in this process's life: the others proved bad.
@@ -103,7 +164,7 @@ class Published:
         try:
             with os.scandir(places.revisions) as entries:
                 for entry in entries:
-                    if entry.name.endswith(".json"):
+                    if entry.name.endswith((".json", ".stamps")):
                         status = entry.stat()
                         records.append((entry.name, status.st_ino, status.st_mtime_ns))
         except FileNotFoundError:
@@ -125,7 +186,8 @@ class Published:
             )
         return places
 
-    def _candidates(self, prefix: str, wish: Wish, digest: str | None) -> tuple[Candidate, ...]:
+    def _records(self, prefix: str, digest: str | None) -> tuple[Record, ...]:
+        """Those that can be read, of the linked revision first, then the newest."""
         linked = self._layout.linked_digest(prefix)
         paths = sorted(
             self._layout.revisions(prefix).glob("*.json"),
@@ -137,10 +199,12 @@ class Published:
             record = load_record(path)
             if record is None or record.digest != path.stem or digest not in (None, record.digest):
                 continue
-            candidate = self._candidate(prefix, wish, record)
-            if candidate is not None:
-                found.append(candidate)
+            found.append(record)
         return tuple(found)
+
+    def _candidates(self, prefix: str, wish: Wish, digest: str | None) -> tuple[Candidate, ...]:
+        found = (self._candidate(prefix, wish, item) for item in self._records(prefix, digest))
+        return tuple(item for item in found if item is not None)
 
     def _candidate(self, prefix: str, wish: Wish, record: Record) -> Candidate | None:
         sizes = record.sizes
@@ -164,7 +228,11 @@ class Published:
             verified=record.is_verified,
             former=record.former_digest_of(choice.paths),
         )
-        return Candidate(files, tuple((full[path], sizes[path]) for path in choice.paths))
+        holding = Holding(prefix=prefix, digest=record.digest, paths=frozenset(choice.paths))
+        self._holdings[files.digest] = holding
+        stamps = load_stamps(self._layout.stamps(prefix, record.digest))
+        listed = (PublishedFile(full[path], sizes[path], stamps.get(path)) for path in choice.paths)
+        return Candidate(files, holding, tuple(listed))
 
 
 def _link(places: _Places) -> Link | None:

@@ -7,21 +7,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from reconciler.cache.amounts import human
 from reconciler.cache.layout import Layout, make_folder, sync_folder
 from reconciler.cache.partial import (
     NO_ROOM,
-    allocated_bytes,
     claims_on,
     open_partial,
-    remove_others,
     remove_outdated,
 )
 from reconciler.cache.record import Record, RecordedObject, load_record, save_record
+from reconciler.cache.room import Room
 from reconciler.cache.side_by_side import side_by_side
+from reconciler.cache.stamps import is_unchanged, stamp_published
 from reconciler.cache.store import Store
 from reconciler.errors import Transient
-
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 OnProgress = Callable[[int, int], None]
 """Told the bytes that are here, and the bytes of all files of the model."""
@@ -59,6 +58,7 @@ class Pull:
 
     store: Store
     layout: Layout
+    room: Room
     prefix: str
     on_progress: OnProgress
     cancelled: Callable[[], bool]
@@ -80,8 +80,8 @@ class Pull:
             for item in shared:
                 progress.note(item.path, item.size_bytes)
             remove_outdated(self.layout.partials, missing)
-            self._check_room(missing)
-            return self._fetch_all(record, missing, progress)
+            with self.room.reserved(self.prefix, record.digest, missing, self.cancelled):
+                return self._fetch_all(record, missing, progress)
         except OSError as exc:
             raise self._explained(exc, progress.missing) from exc
 
@@ -120,6 +120,7 @@ class Pull:
             return record
         record = record.with_present(item.path for item in items)
         save_record(record, self.layout.record(self.prefix, record.digest))
+        stamp_published(self.layout, self.prefix, record.digest, items)
         return record
 
     def _path(self, digest: str, path: str) -> Path:
@@ -138,7 +139,9 @@ class Pull:
             if other is None or other.digest == record.digest or item.path not in other.present:
                 continue
             origin = self._path(other.digest, item.path)
-            if item not in other.objects or not _has_size(origin, item.size_bytes):
+            if item not in other.objects or not is_unchanged(
+                self.layout, self.prefix, other.digest, item
+            ):
                 continue
             target = self._path(record.digest, item.path)
             make_folder(target.parent)
@@ -175,20 +178,9 @@ class Pull:
                 )
             partial.publish(self._path(record.digest, item.path))
 
-    def _check_room(self, missing: Sequence[RecordedObject]) -> None:
-        """Room for all of it, before anything is fetched."""
-        there = sum(allocated_bytes(self.layout.partials, item) for item in missing)
-        needed = sum(item.size_bytes for item in missing) - there
-        free = shutil.disk_usage(self.layout.models).free
-        if needed > free:
-            remove_others(self.layout.partials, missing)
-            free = shutil.disk_usage(self.layout.models).free
-        if needed > free:
-            raise Transient(self._no_room(needed, free))
-
     def _no_room(self, needed: int, free: int) -> str:
         return (
-            f"cannot fetch {self.prefix}: {_human(needed)} are needed and {_human(free)} are free "
+            f"cannot fetch {self.prefix}: {human(needed)} are needed and {human(free)} are free "
             f"in {self.layout.models}"
         )
 
@@ -203,11 +195,3 @@ def _has_size(path: Path, size_bytes: int) -> bool:
         return path.stat().st_size == size_bytes
     except OSError:
         return False
-
-
-def _human(size: float) -> str:
-    for unit in _UNITS[:-1]:
-        if size < 1024:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} {_UNITS[-1]}"

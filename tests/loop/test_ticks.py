@@ -136,6 +136,9 @@ async def test_files_that_rot_while_nothing_else_happens_are_seen(node: Node, da
     node.cached.unlink(missing_ok=True)
     node.cached.write_bytes(MINIMAL_GGUF)
     await node.tick()
+    assert "are not in the cache" in node.reason  # another file, as far as one look can tell
+    await node.fetch()
+    await node.tick()
     assert "in the manifest and not running" in node.reason
 
 

@@ -1,0 +1,94 @@
+"""Keeps what models need: pins, room for what comes, files that are as they were pushed."""
+
+import threading
+import time
+from collections.abc import Callable
+
+import structlog
+
+from reconciler.cache.amounts import human
+from reconciler.cache.budget import Budget
+from reconciler.cache.evict import remove_all_aside
+from reconciler.cache.layout import Layout
+from reconciler.cache.mend import Tell, mend
+from reconciler.cache.news import News
+from reconciler.cache.pin_board import ALIVE_SECONDS, Owner, PinBoard
+from reconciler.cache.pins import Holding, Pins
+from reconciler.cache.room import Room
+from reconciler.cache.stamps import stamp_unseen
+from reconciler.cache.usage import Usage
+
+_log = structlog.get_logger(__name__)
+
+
+class Keeper:
+    """Of one cache. Any thread may ask."""
+
+    def __init__(self, layout: Layout, usage: Usage, owner: Owner, budget: Budget | None) -> None:
+        self._layout = layout
+        self._usage = usage
+        self._board = PinBoard(layout, owner)
+        self._said: Pins | None = None
+        self._said_at = 0.0
+        self._cannot_say = False
+        self._news: list[News] = []
+        self._lock = threading.Lock()
+        self.room = Room(layout, usage, self._board, budget, self._note)
+
+    @property
+    def budget_bytes(self) -> int | None:
+        return self.room.budget_bytes
+
+    def open(self) -> None:
+        """Finish what processes that are gone left half done. Never raises OSError."""
+        remove_all_aside(self._layout)
+        stamp_unseen(self._layout)
+
+    def pin(self, pins: Pins) -> bool:
+        """From now on these files stay. Whether something else may go now that had to stay.
+
+        Where the models folder cannot be written, nothing in it can be evicted either.
+        """
+        before, now = self._said, time.monotonic()
+        if before == pins and now - self._said_at < ALIVE_SECONDS:
+            return False
+        try:
+            if before == pins:
+                self._board.alive()
+            else:
+                self._board.say(pins, self.budget_bytes)
+        except OSError as exc:
+            if not self._cannot_say:
+                _log.warning("what models need cannot be noted", cause=exc.strerror)
+            self._cannot_say = True
+        self._said, self._said_at = pins, now
+        return before is not None and before.misses(pins)
+
+    def mend(
+        self, holdings: tuple[Holding, ...], on_progress: Tell, cancelled: Callable[[], bool]
+    ) -> None:
+        """Check files that look changed; the prefix's lock is held. As `mend` in its module."""
+        for holding in holdings:
+            for told in mend(self._layout, holding, on_progress=on_progress, cancelled=cancelled):
+                self._note(told)
+
+    def over_budget(self) -> str | None:
+        """What to say of a cache that is too large. It is made smaller by the next download."""
+        budget = self.budget_bytes
+        if budget is None or (used := self._usage.bytes) <= budget:
+            return None
+        return (
+            f"the cache has {human(used)}, its budget is {human(budget)}; the next download makes "
+            "it smaller, or `xgen-model cache gc`"
+        )
+
+    def take_news(self) -> tuple[News, ...]:
+        """What was done since the last call."""
+        with self._lock:
+            news = tuple(self._news)
+            self._news.clear()
+        return news
+
+    def _note(self, news: News) -> None:
+        with self._lock:
+            self._news.append(news)
