@@ -1,30 +1,37 @@
 """Takes the folder of an older installation into the cache, instead of fetching it again."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
+from reconciler.cache.check import check_file
 from reconciler.cache.in_place import files_below
 from reconciler.cache.layout import Layout, make_folder, sync_folder
-from reconciler.cache.record import Record, save_record
+from reconciler.cache.record import Record, RecordedObject, save_record
 
 
-def take_in(layout: Layout, prefix: str, record: Record) -> Record | None:
-    """Move the folder at the prefix into the revision; what is as large as listed is present.
+def take_in(
+    layout: Layout, prefix: str, record: Record, *, cancelled: Callable[[], bool]
+) -> Record | None:
+    """Move the folder at the prefix into the revision; what is as listed is present.
 
+    That is told by SHA-256 or MD5 where the hub has one, which reads every file, else by size.
     Files that are not, or that the hub does not have, are moved beside the revision, never deleted.
     None where the folder cannot be moved (a mount, another file system, read-only): it is untouched
-    or nearly so, and can be used in place.
+    or nearly so, and can be used in place. Raises Transient when cancelled.
     """
     standing = layout.link(prefix)
     target = layout.folder(prefix, record.digest)
     if standing.is_symlink() or target.exists():
         return None
     try:
-        sizes = record.sizes
+        listed = {item.path: item for item in record.objects}
         fitting = {
             path
-            for path, size in files_below(standing).items()
-            if sizes.get(path) == size and _stays_inside(standing, path)
+            for path in files_below(standing)
+            if path in listed
+            and _stays_inside(standing, path)
+            and _is_right(standing / path, listed[path], cancelled)
         }
         for path in _all_files(standing):
             if path not in fitting and not _links_need(path):
@@ -39,6 +46,10 @@ def take_in(layout: Layout, prefix: str, record: Record) -> Record | None:
     except OSError:
         return None
     return record
+
+
+def _is_right(file: Path, item: RecordedObject, cancelled: Callable[[], bool]) -> bool:
+    return check_file(os.fspath(file), item, cancelled=cancelled).fault is None
 
 
 def _stays_inside(folder: Path, path: str) -> bool:

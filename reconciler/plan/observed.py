@@ -61,6 +61,14 @@ class FilesCached:
 FilesState = FilesMissing | FilesCached
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Push:
+    """What the hub holds of a model instead of what is here. `revision`: of all of the prefix."""
+
+    digest: FilesDigest
+    revision: FilesDigest
+
+
 class EffectKind(StrEnum):
     FETCH = "fetch"
     START = "start"

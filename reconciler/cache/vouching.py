@@ -1,0 +1,59 @@
+"""A catalog that appears for files that are here already: their contents are proven, once.
+
+The running model goes on under the new digest (R4): the record says what the old one was.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from reconciler.cache.check import check_file
+from reconciler.cache.layout import Layout, make_folder, publish_link, sync_folder
+from reconciler.cache.record import Record, RecordedObject, load_record, save_record
+
+
+def vouch(
+    layout: Layout,
+    prefix: str,
+    *,
+    old: Record,
+    new: Record,
+    paths: Sequence[str],
+    cancelled: Callable[[], bool],
+) -> bool:
+    """Give `new`, a catalog's revision, these files of `old`, if their contents are the catalog's.
+
+    The prefix's lock is held; reads every file. False: they are not, or this file system has no
+    hard links. Raises Transient when cancelled; OSError.
+    """
+    wanted = [item for item in new.objects if item.path in frozenset(paths)]
+    if not all(old.sizes.get(item.path) == item.size_bytes for item in wanted):
+        return False
+    folder = layout.folder(prefix, old.digest)
+    for item in wanted:
+        if check_file(os.fspath(folder / item.path), item, cancelled=cancelled).fault is not None:
+            return False
+    if not _shared(folder, layout.folder(prefix, new.digest), wanted):
+        return False
+    versions = {item.path: item.version for item in old.objects}
+    path = layout.record(prefix, new.digest)
+    known = load_record(path) or new
+    former = {**known.former, **{item.path: versions[item.path] for item in wanted}}
+    save_record(replace(known, former=former).with_present(paths), path)
+    if layout.linked_digest(prefix) == old.digest:
+        publish_link(layout, prefix, new.digest)
+    return True
+
+
+def _shared(origin: Path, target: Path, items: Sequence[RecordedObject]) -> bool:
+    for item in items:
+        link = target / item.path
+        make_folder(link.parent)
+        link.unlink(missing_ok=True)
+        try:
+            os.link(os.path.realpath(origin / item.path), link)
+        except OSError:
+            return False
+        sync_folder(link.parent)
+    return True
