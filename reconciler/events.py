@@ -43,6 +43,8 @@ class EventKind(StrEnum):
     ACTION_BEGUN = "ActionBegun"
     ACTION_REFUSED = "ActionRefused"
     FILES_FETCHED = "FilesFetched"
+    FILES_EVICTED = "FilesEvicted"
+    FILE_ROTTEN = "FileRotten"
     BACKEND_STARTED = "BackendStarted"
     BACKEND_LOADED = "BackendLoaded"
     BACKEND_EXITED = "BackendExited"

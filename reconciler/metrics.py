@@ -318,9 +318,18 @@ class Metrics:
     def time_fetch(self, seconds: float) -> None:
         self._hub_seconds.observe(seconds)
 
-    def show_cache(self, used_bytes: Callable[[], int]) -> None:
-        """`used_bytes` is asked at each scrape, in a thread."""
+    def show_cache(
+        self, used_bytes: Callable[[], int], budget_bytes: Callable[[], int | None]
+    ) -> None:
+        """Both are asked at each scrape, in a thread. Without a budget there is no series of it."""
         self._cache_bytes.set_function(used_bytes)
+        if budget_bytes() is not None:
+            budget = Gauge(
+                "xgen_cache_budget_bytes",
+                "How large the cache of model files may become (--cache-budget).",
+                registry=self.registry,
+            )
+            budget.set_function(lambda: budget_bytes() or 0)
 
 
 def code_label(code: int) -> str:

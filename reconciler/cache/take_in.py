@@ -8,6 +8,7 @@ from reconciler.cache.check import check_file
 from reconciler.cache.in_place import files_below
 from reconciler.cache.layout import Layout, make_folder, sync_folder
 from reconciler.cache.record import Record, RecordedObject, save_record
+from reconciler.cache.stamps import stamp_published
 
 
 def take_in(
@@ -41,6 +42,7 @@ def take_in(
         record = record.with_present(fitting)
         save_record(record, layout.record(prefix, record.digest))  # true once the folder is there
         os.rename(standing, target)
+        stamp_published(layout, prefix, record.digest, (listed[path] for path in sorted(fitting)))
         sync_folder(target.parent)
         sync_folder(standing.parent)
     except OSError:

@@ -11,6 +11,7 @@ from pathlib import Path
 from reconciler.cache.check import check_file
 from reconciler.cache.layout import Layout, make_folder, publish_link, sync_folder
 from reconciler.cache.record import Record, RecordedObject, load_record, save_record
+from reconciler.cache.stamps import stamp_published
 
 
 def vouch(
@@ -41,6 +42,7 @@ def vouch(
     known = load_record(path) or new
     former = {**known.former, **{item.path: versions[item.path] for item in wanted}}
     save_record(replace(known, former=former).with_present(paths), path)
+    stamp_published(layout, prefix, new.digest, wanted)
     if layout.linked_digest(prefix) == old.digest:
         publish_link(layout, prefix, new.digest)
     return True

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from reconciler.cache.budget import Budget, parse_budget
 from reconciler.settings import HubSettings
 
 EPHEMERAL = range(32768, 61000)
@@ -69,6 +70,14 @@ def listen_address(value: str) -> tuple[str, int]:
     if not colon or not port.isdigit() or int(port) > 65535:
         raise typer.BadParameter(f"{value!r} is not HOST:PORT", param_hint="--listen")
     return host.strip("[]") or "0.0.0.0", int(port)
+
+
+def cache_budget(value: str | None) -> Budget | None:
+    """`200GiB`, `500GB`, or `80%` of the disk."""
+    try:
+        return None if value is None else parse_budget(value)
+    except ValueError as exc:
+        raise typer.BadParameter(f"{value!r}: {exc}", param_hint="--cache-budget") from exc
 
 
 def port_range(value: str) -> range:

@@ -10,7 +10,14 @@ import typer
 
 from reconciler import log
 from reconciler.cli.agent_process import run_until_signalled
-from reconciler.cli.options import DataDir, data_dir, hub_settings, listen_address, port_range
+from reconciler.cli.options import (
+    DataDir,
+    cache_budget,
+    data_dir,
+    hub_settings,
+    listen_address,
+    port_range,
+)
 from reconciler.plan.ids import NodeName
 from reconciler.settings import Settings
 
@@ -54,6 +61,16 @@ def run(
     models_dir: Annotated[
         Path | None,
         typer.Option(envvar="XGEN_MODELS_DIR", help="Model files. [default: DATA_DIR/models]"),
+    ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            "--cache-budget",
+            envvar="XGEN_CACHE_BUDGET",
+            metavar="SIZE",
+            help="Most that model files may take: 200GiB, 500GB, or 80% of the disk. Downloads "
+            "evict what no model needs. [default: the disk]",
+        ),
     ] = None,
     llama_server: Annotated[
         str | None,
@@ -138,6 +155,7 @@ def run(
         listen_port=port,
         data_dir=folder,
         models_dir=(models_dir or folder / "models").absolute(),
+        cache_budget=cache_budget(budget),
         llama_server=llama_server,
         poll_interval=poll_interval,
         max_parallel_loads=max_parallel_loads,

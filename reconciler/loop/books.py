@@ -81,6 +81,19 @@ class Books:
             self._pages[name].failure = None
         return forgiven
 
+    def hurry_fetches(self) -> bool:
+        """Forget failed fetches: there may be room now. Whether there were any."""
+        failed = [
+            page
+            for page in self._pages.values()
+            if page.failure is not None
+            and page.failure.during == "fetch"
+            and not page.failure.permanent
+        ]
+        for page in failed:
+            page.failure = None
+        return bool(failed)
+
     def want(self, desired: Mapping[ModelName, SpecHash]) -> None:
         """Note which specs are desired now."""
         self._desired = desired

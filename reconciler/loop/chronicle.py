@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from reconciler.apply.backends import BackendExited, BackendView
 from reconciler.apply.outcomes import EffectFailed, FilesFetched, Outcome
+from reconciler.cache.news import FilesEvicted, News
 from reconciler.errors import XgenError
 from reconciler.events import EventKind, Journal, Level
 from reconciler.loop.commands import Reconcile
@@ -83,6 +84,28 @@ class Chronicle:
                 level=Level.WARNING,
                 during=outcome.during,
                 permanent=outcome.permanent,
+            )
+
+    def cache_changed(self, news: News) -> None:
+        """Files that went by themselves."""
+        if isinstance(news, FilesEvicted):
+            self._journal.record(
+                EventKind.FILES_EVICTED,
+                news.reason,
+                prefix=news.prefix,
+                digest=news.digest,
+                files=news.files,
+                size_bytes=news.size_bytes,
+            )
+        else:
+            self._journal.record(
+                EventKind.FILE_ROTTEN,
+                news.reason,
+                level=Level.WARNING,
+                prefix=news.prefix,
+                digest=news.digest,
+                path=news.path,
+                size_bytes=news.size_bytes,
             )
 
     def begun(self, action: Action) -> None:

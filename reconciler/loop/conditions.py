@@ -39,6 +39,11 @@ def left_alone(doubts: Iterable[str]) -> Fact:
     return Fact(type="ProcessesClear", status=False, reason="LeftAlone", message=message)
 
 
+def too_large(message: str) -> Fact:
+    """The cache is larger than its budget; nothing is evicted before something comes."""
+    return Fact(type="CacheInBudget", status=False, reason="TooLarge", message=message)
+
+
 def source_facts(now: Understanding) -> Iterable[Fact]:
     """What there is to say of the source and the manifest."""
     if now.source_error is not None:

@@ -14,6 +14,7 @@ from reconciler.loop.conditions import (
     left_alone,
     source_facts,
     stamped,
+    too_large,
     waiting,
 )
 from reconciler.loop.intent import Understanding
@@ -51,11 +52,12 @@ class Publisher:
         *,
         waits: Sequence[str] = (),
         doubts: Sequence[str] = (),
+        over_budget: str | None = None,
     ) -> None:
         """Publish what a tick came to.
 
         `waits`: what holds up the node as a whole. `doubts`: processes and records that are left
-        alone, because they are not surely ours.
+        alone, because they are not surely ours. `over_budget`: of the cache, if it is too large.
         """
         shown = [outlook for outlook in outlooks if facts[outlook.model].known]
         self._check_steps(shown)
@@ -70,6 +72,8 @@ class Publisher:
             conditions.append(waiting(waits))
         if doubts:
             conditions.append(left_alone(doubts))
+        if over_budget is not None:
+            conditions.append(too_large(over_budget))
         if self._status.draining:
             conditions.append(DRAINING)
         models = [

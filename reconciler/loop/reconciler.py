@@ -19,6 +19,7 @@ from reconciler.loop.chronicle import Chronicle
 from reconciler.loop.clock import Clock
 from reconciler.loop.commands import Commands
 from reconciler.loop.intent import Intent, Understanding
+from reconciler.loop.keeping import Keeping
 from reconciler.loop.observation import Look, Looks, Observer, Seen, doubts, observed
 from reconciler.loop.pace import give_way
 from reconciler.loop.publisher import Publisher
@@ -26,7 +27,7 @@ from reconciler.loop.report import ModelFacts, planned
 from reconciler.loop.standstill import Scene, Standstill, standstill
 from reconciler.metrics import Metrics, TickResult
 from reconciler.plan.actions import AbortFetch, Plan
-from reconciler.plan.desired import DesiredModel
+from reconciler.plan.desired import Desired, DesiredModel
 from reconciler.plan.ending import ending
 from reconciler.plan.ids import ModelName
 from reconciler.plan.observed import EffectKind, InFlight
@@ -53,6 +54,7 @@ class Reconciler:
         *,
         intent: Intent,
         observer: Observer,
+        keeping: Keeping,
         comparisons: Comparisons,
         backends: Backends,
         effects: Effects,
@@ -67,6 +69,7 @@ class Reconciler:
     ) -> None:
         self._intent = intent
         self._observer = observer
+        self._keeping = keeping
         self._comparisons = comparisons
         self._backends = backends
         self._effects = effects
@@ -136,11 +139,14 @@ class Reconciler:
             self._standstill = None
         seen = self._observer.see()
         looks = await asyncio.to_thread(self._observer.look, desired.models if desired else ())
+        if desired is not None and self._keeping.is_due(looks, seen):
+            looks = await self._pin(desired, looks, seen)
         scene = Scene(
             understanding=understanding,
             looks=looks,
             seen=seen,
             doubts=self._backends.problems,
+            over_budget=self._keeping.over_budget(),
             epoch=self._clock.wall(0.0),
             ending=self._ending,
         )
@@ -166,6 +172,12 @@ class Reconciler:
         await self._report(made, scene)
         self._standstill = standstill(scene, there, made)
         return made
+
+    async def _pin(self, desired: Desired, looks: Looks, seen: Seen) -> Looks:
+        """Let what is needed stay, then look again: until now another agent might take it."""
+        if await asyncio.to_thread(self._keeping.pin, looks, seen) and self._books.hurry_fetches():
+            self._standstill = None
+        return await asyncio.to_thread(self._observer.look, desired.models)
 
     def _obey(self) -> bool:
         """Whether there was something."""
@@ -203,6 +215,8 @@ class Reconciler:
             self._chronicle.outcome(outcome)
             if isinstance(outcome, FilesFetched):
                 self._metrics.time_fetch(outcome.seconds)
+        for news in self._keeping.news():
+            self._chronicle.cache_changed(news)
         return bool(exits or outcomes)
 
     def _remember(self, seen: Seen, looks: Looks) -> None:
@@ -248,7 +262,12 @@ class Reconciler:
             for outlook in made.outlook
         }
         await self._publisher.report(
-            made.outlook, facts, scene.understanding, waits=made.notes, doubts=scene.doubts
+            made.outlook,
+            facts,
+            scene.understanding,
+            waits=made.notes,
+            doubts=scene.doubts,
+            over_budget=scene.over_budget,
         )
 
     def _show(self, made: Plan, understanding: Understanding, now: float) -> None:

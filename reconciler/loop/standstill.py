@@ -16,6 +16,7 @@ from reconciler.plan.observed import Observed, ObservedModel, ProcessPhase
 class Scene:
     """All that a plan and a report are made from, but for the books and the time.
 
+    `over_budget`: what there is to say of the cache's size.
     `epoch`: what the clock's zero is on the wall; it moves when somebody sets the wall clock.
     """
 
@@ -23,6 +24,7 @@ class Scene:
     looks: Looks
     seen: Seen
     doubts: tuple[str, ...]
+    over_budget: str | None
     epoch: str
     ending: bool
 
@@ -32,8 +34,8 @@ class Scene:
             self.understanding is before.understanding
             and self.looks is before.looks
             and self.seen == before.seen
-            and (self.doubts, self.epoch, self.ending)
-            == (before.doubts, before.epoch, before.ending)
+            and (self.doubts, self.over_budget, self.epoch, self.ending)
+            == (before.doubts, before.over_budget, before.epoch, before.ending)
         )
 
 

@@ -17,10 +17,12 @@ from reconciler.apply.stop import Hurry, Stopper
 from reconciler.backend.builds import discover
 from reconciler.backend.engines import Engines
 from reconciler.cache.model_cache import ModelCache
+from reconciler.cache.pin_board import Owner
 from reconciler.events import Journal
 from reconciler.loop.chronicle import Chronicle
 from reconciler.loop.commands import Commands
 from reconciler.loop.intent import Intent
+from reconciler.loop.keeping import Keeping
 from reconciler.loop.observation import Observer
 from reconciler.loop.publisher import Publisher
 from reconciler.loop.reconciler import Reconciler
@@ -82,9 +84,15 @@ async def assembled(
     store = make_store(settings.hub)
     metered = MeteredStore(store, metrics.count_pulled) if store is not None else None
     imports = make_imports(settings.hub, settings.data_dir, settings.environment)
-    cache = ModelCache(settings.models_dir, metered, importer=Importer(imports))
+    cache = ModelCache(
+        settings.models_dir,
+        metered,
+        importer=Importer(imports),
+        owner=Owner(node=node, data_dir=str(settings.data_dir)),
+        budget=settings.cache_budget,
+    )
     await asyncio.to_thread(cache.open)
-    metrics.show_cache(lambda: cache.used_bytes)
+    metrics.show_cache(lambda: cache.used_bytes, lambda: cache.keeper.budget_bytes)
     engines = await asyncio.to_thread(_engines, settings)
     async with AsyncExitStack() as stack:
         await asyncio.to_thread(imports.open)
@@ -134,6 +142,7 @@ async def assembled(
             reconciler=Reconciler(
                 intent=intent,
                 observer=Observer(cache=cache, engines=engines, backends=backends, effects=effects),
+                keeping=Keeping(cache),
                 comparisons=Comparisons(cache, wake=wakeup.set),
                 backends=backends,
                 effects=effects,

@@ -25,6 +25,7 @@ def scene(*, suspend: bool = False, seen: Seen = NOTHING) -> Scene:
         looks={},
         seen=seen,
         doubts=(),
+        over_budget=None,
         epoch="1970",
         ending=False,
     )

@@ -1,0 +1,57 @@
+"""The loop's side of the cache's keeper: says which files must stay, and hears which went."""
+
+import time
+
+from reconciler.cache.model_cache import ModelCache
+from reconciler.cache.news import News
+from reconciler.cache.pin_board import ALIVE_SECONDS
+from reconciler.cache.pins import Holding, Pins, pins_of
+from reconciler.loop.observation import Looks, Seen
+from reconciler.plan.ids import FilesDigest, ModelName
+
+_Running = frozenset[tuple[ModelName, FilesDigest]]
+
+
+class Keeping:
+    """What was said last, to say only what is new."""
+
+    def __init__(self, cache: ModelCache) -> None:
+        self._cache = cache
+        self._looks: Looks | None = None
+        self._running: _Running = frozenset()
+        self._said_at = 0.0
+
+    def is_due(self, looks: Looks, seen: Seen) -> bool:
+        """Whether what must stay may be something else now. Costs next to nothing."""
+        if looks is self._looks and _running(seen) == self._running:
+            return time.monotonic() - self._said_at >= ALIVE_SECONDS
+        return True
+
+    def pin(self, looks: Looks, seen: Seen) -> bool:
+        """Say what must stay; whether something else may go now. For a thread: it writes.
+
+        Models that are disabled keep their files, and what runs keeps those that it was given.
+        """
+        self._looks, self._running = looks, _running(seen)
+        self._said_at = time.monotonic()
+        return self._cache.keeper.pin(self._pins(looks))
+
+    def news(self) -> tuple[News, ...]:
+        return self._cache.keeper.take_news()
+
+    def over_budget(self) -> str | None:
+        return self._cache.keeper.over_budget()
+
+    def _pins(self, looks: Looks) -> Pins:
+        wanted = [(name, self._cache.needed(look.desired.spec)) for name, look in looks.items()]
+        return pins_of([*wanted, *((name, self._held(digest)) for name, digest in self._running)])
+
+    def _held(self, digest: FilesDigest) -> tuple[Holding, ...]:
+        holding = self._cache.holding_of(digest)
+        return () if holding is None else (holding,)
+
+
+def _running(seen: Seen) -> _Running:
+    return frozenset(
+        (name, view.instance.files_digest) for name, views in seen.views.items() for view in views
+    )
