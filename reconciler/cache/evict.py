@@ -65,8 +65,8 @@ def remove_all_aside(layout: Layout) -> None:
 def _without_revision(layout: Layout, prefix: str, digest: str) -> Path | None:
     if layout.linked_digest(prefix) == digest:
         layout.link(prefix).unlink(missing_ok=True)
-    layout.record(prefix, digest).unlink(missing_ok=True)
     layout.stamps(prefix, digest).unlink(missing_ok=True)
+    layout.record(prefix, digest).unlink(missing_ok=True)
     folder, aside = layout.folder(prefix, digest), layout.evicted(prefix, digest)
     if aside.exists():
         shutil.rmtree(aside)

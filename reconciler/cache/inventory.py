@@ -73,15 +73,14 @@ def stock(
     uses: LastUses,
     *,
     busy: Collection[str] = (),
-    fetching: tuple[str, str] | None = None,
 ) -> Stock:
     """What can go: all that no model needs. `busy`: prefixes that somebody works on.
 
-    `fetching`: the revision that a download is for. Files that were used together go together.
+    Files that were used together go together.
     """
     units: list[Unit] = []
     for item in revisions:
-        if item.prefix not in busy and (item.prefix, item.digest) != fetching:
+        if item.prefix not in busy:
             units += _units(item, pins, uses)
     names = Counter(file.inode for item in revisions for file in item.files)
     going = Counter(inode for unit in units for inode in unit.inodes)

@@ -40,9 +40,15 @@ class Keeper:
         return self.room.budget_bytes
 
     def open(self) -> None:
-        """Finish what processes that are gone left half done. Never raises OSError."""
+        """Finish what processes that are gone left half done. Raises OSError."""
+        self.room.look_at_disk()
         remove_all_aside(self._layout)
         stamp_unseen(self._layout)
+
+    def look_again(self) -> None:
+        """A command may have made the cache smaller."""
+        if self.over_budget() is not None:
+            self._usage.measure()
 
     def pin(self, pins: Pins) -> bool:
         """From now on these files stay. Whether something else may go now that had to stay.

@@ -15,6 +15,7 @@ from reconciler.cache.partial import (
     open_partial,
     remove_outdated,
 )
+from reconciler.cache.pins import Holding
 from reconciler.cache.record import Record, RecordedObject, load_record, save_record
 from reconciler.cache.room import Room
 from reconciler.cache.side_by_side import side_by_side
@@ -80,7 +81,9 @@ class Pull:
             for item in shared:
                 progress.note(item.path, item.size_bytes)
             remove_outdated(self.layout.partials, missing)
-            with self.room.reserved(self.prefix, record.digest, missing, self.cancelled):
+            model = Holding(prefix=self.prefix, digest=record.digest, paths=frozenset(paths))
+            with self.room.reserved(model, missing, self.cancelled):
+                record = load_record(self.layout.record(self.prefix, record.digest)) or record
                 return self._fetch_all(record, missing, progress)
         except OSError as exc:
             raise self._explained(exc, progress.missing) from exc

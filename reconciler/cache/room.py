@@ -9,15 +9,15 @@ from pathlib import Path
 
 from reconciler.cache.amounts import human
 from reconciler.cache.budget import Budget, headroom_bytes
-from reconciler.cache.evict import free_prefixes, remove_aside, set_aside
-from reconciler.cache.eviction import Choice, Freed, Stock, Unit, choose_evictions, freed_by
-from reconciler.cache.inventory import StoredRevision, inventory, stock
+from reconciler.cache.eviction import Freed, choose_evictions
+from reconciler.cache.inventory import StoredRevision
 from reconciler.cache.layout import Layout
-from reconciler.cache.news import FilesEvicted, News
+from reconciler.cache.news import News
 from reconciler.cache.partial import allocated_bytes, remove_others
 from reconciler.cache.pin_board import PinBoard
-from reconciler.cache.pins import Pins
+from reconciler.cache.pins import Holding, Pins
 from reconciler.cache.store import StoredObject
+from reconciler.cache.sweep import Order, Swept, sweep
 from reconciler.cache.usage import Usage
 from reconciler.errors import Transient
 
@@ -72,81 +72,75 @@ class Room:
         self._tell = tell
         self._making = threading.Lock()
         self._promises: list[_Promise] = []
+        self._disk_bytes = 0
 
     @property
     def budget_bytes(self) -> int | None:
-        """None: there is no budget. Reads how large the disk is."""
-        if self._budget is None:
-            return None
-        return self._budget.of(shutil.disk_usage(self._layout.models).total)
+        """None: there is no budget. Asks no disk, which may hang."""
+        return None if self._budget is None else self._budget.of(self._disk_bytes)
+
+    def look_at_disk(self) -> None:
+        """See how large it is. Raises OSError."""
+        self._disk_bytes = shutil.disk_usage(self._layout.models).total
 
     @contextmanager
     def reserved(
         self,
-        prefix: str,
-        digest: str,
+        model: Holding,
         items: Sequence[StoredObject],
         cancelled: Callable[[], bool] = lambda: False,
     ) -> Iterator[None]:
-        """Room for all of these files, for as long as the block lasts.
+        """Room for these files of a model, for as long as the block lasts.
 
         The prefix's lock is held. What no model needs is evicted for it, the least recently used
         first. Raises Transient with the numbers where that is not enough; nothing is evicted then.
         """
-        promise = _Promise(self._layout.folder(prefix, digest), tuple(items))
+        promise = _Promise(self._layout.folder(model.prefix, model.digest), tuple(items))
         with self._making:
-            self._make(prefix, digest, promise, cancelled)
+            self._make(model, promise, cancelled)
             self._promises.append(promise)
         try:
             yield
         finally:
             self._promises.remove(promise)
 
-    def _make(
-        self, prefix: str, digest: str, promise: _Promise, cancelled: Callable[[], bool]
-    ) -> None:
-        if self._demand(promise).missing == Freed():
+    def _make(self, model: Holding, promise: _Promise, cancelled: Callable[[], bool]) -> None:
+        if self._budget is not None:
+            self._usage.measure()
+        missing = self._demand(promise).missing
+        if missing == Freed():
             return
-        if self._demand(promise).missing.disk:
+        if missing.disk:
             items = [item for each in (*self._promises, promise) for item in each.items]
             remove_others(self._layout.partials, items)
         self._usage.measure()
         demand = self._demand(promise)
         if demand.missing == Freed():
             return
-        with self._board.locked(cancelled):
-            removed = self._evict(prefix, digest, demand)
-        for aside in removed:
-            remove_aside(aside)
+        order = Order(why=f"{model.prefix} needs {human(demand.needed)}", fetching=model)
+        swept = sweep(
+            self._layout,
+            self._board,
+            lambda there: choose_evictions(there, demand.missing),
+            order,
+            cancelled=cancelled,
+        )
         self._usage.measure()
-
-    def _evict(self, prefix: str, digest: str, demand: Demand) -> list[Path | None]:
-        pins = self._board.pins()
-        revisions = inventory(self._layout)
-        others = {item.prefix for item in revisions} - {prefix}
-        with free_prefixes(self._layout, sorted(others)) as busy:
-            there = stock(
-                revisions, pins, self._board.last_uses(), busy=busy, fetching=(prefix, digest)
-            )
-            choice = choose_evictions(there, demand.missing)
-            if not choice.enough:
-                raise Transient(self._refusal(prefix, demand, choice, pinned_by(revisions, pins)))
-            why = f"{prefix} needs {human(demand.needed)}"
-            removed = [set_aside(self._layout, unit) for unit in choice.units]
-        self._board.forget((unit.prefix, unit.digest) for unit in choice.units if unit.whole)
-        for told in evicted(there, choice.units, why):
+        if not swept.choice.enough:
+            raise Transient(self._refusal(model.prefix, demand, swept))
+        for told in swept.evicted:
             self._tell(told)
-        return removed
 
     def _demand(self, promise: _Promise) -> Demand:
         disk = shutil.disk_usage(self._layout.models)
+        self._disk_bytes = disk.total
         return Demand(
             needed=self._unwritten(promise),
             promised=sum(map(self._unwritten, self._promises)),
             free=disk.free,
             headroom=headroom_bytes(disk.total),
             used=self._usage.bytes,
-            budget=None if self._budget is None else self._budget.of(disk.total),
+            budget=self.budget_bytes,
         )
 
     def _unwritten(self, promise: _Promise) -> int:
@@ -157,7 +151,7 @@ class Room:
             if not _is_there(promise.folder / item.path, item.size_bytes)
         )
 
-    def _refusal(self, prefix: str, demand: Demand, choice: Choice, by: dict[str, int]) -> str:
+    def _refusal(self, prefix: str, demand: Demand, swept: Swept) -> str:
         """The numbers, and who holds what."""
         said = [
             f"cannot fetch {prefix}: {human(demand.needed)} are needed and {human(demand.free)} "
@@ -167,9 +161,9 @@ class Room:
             said.append(f"downloads under way still need {human(demand.promised)}")
         if demand.budget is not None:
             said.append(f"the cache has {human(demand.used)} of its {human(demand.budget)}")
-        can_go = max(choice.freed.cache, choice.freed.disk)
+        can_go = max(swept.choice.freed.cache, swept.choice.freed.disk)
         said.append(f"{human(can_go)} can be evicted" if can_go else "nothing can be evicted")
-        if by:
+        if by := pinned_by(swept.revisions, swept.pins):
             most = sorted(by.items(), key=lambda each: (-each[1], each[0]))
             told = [f"{model} ({human(size)})" for model, size in most[:_TOLD_MODELS]]
             more = [f"and {len(most) - _TOLD_MODELS} more"] if len(most) > _TOLD_MODELS else []
@@ -182,24 +176,6 @@ def _is_there(path: Path, size_bytes: int) -> bool:
         return path.stat().st_size == size_bytes
     except OSError:
         return False
-
-
-def evicted(there: Stock, units: Sequence[Unit], why: str) -> tuple[FilesEvicted, ...]:
-    """One for each unit; a file that several of them share is told with the last."""
-    told = []
-    for number, unit in enumerate(units):
-        before, after = freed_by(there, units[:number]), freed_by(there, units[: number + 1])
-        told.append(
-            FilesEvicted(
-                prefix=unit.prefix,
-                digest=unit.digest,
-                files=len(unit.paths),
-                size_bytes=after.cache - before.cache,
-                last_used=unit.last_used,
-                why=why,
-            )
-        )
-    return tuple(told)
 
 
 def pinned_by(revisions: Sequence[StoredRevision], pins: Pins) -> dict[str, int]:

@@ -9,6 +9,9 @@ from reconciler.cache.pins import Holding, Pins, pins_of
 from reconciler.loop.observation import Looks, Seen
 from reconciler.plan.ids import FilesDigest, ModelName
 
+_LOOK_SECONDS = 60.0
+"""Between looks at a cache that is too large."""
+
 _Running = frozenset[tuple[ModelName, FilesDigest]]
 
 
@@ -23,9 +26,10 @@ class Keeping:
 
     def is_due(self, looks: Looks, seen: Seen) -> bool:
         """Whether what must stay may be something else now. Costs next to nothing."""
-        if looks is self._looks and _running(seen) == self._running:
-            return time.monotonic() - self._said_at >= ALIVE_SECONDS
-        return True
+        if looks is not self._looks or _running(seen) != self._running:
+            return True
+        pause = ALIVE_SECONDS if self.over_budget() is None else _LOOK_SECONDS
+        return time.monotonic() - self._said_at >= pause
 
     def pin(self, looks: Looks, seen: Seen) -> bool:
         """Say what must stay; whether something else may go now. For a thread: it writes.
@@ -34,6 +38,7 @@ class Keeping:
         """
         self._looks, self._running = looks, _running(seen)
         self._said_at = time.monotonic()
+        self._cache.keeper.look_again()
         return self._cache.keeper.pin(self._pins(looks))
 
     def news(self) -> tuple[News, ...]:

@@ -1,0 +1,88 @@
+"""Evicts what no agent needs: looks, chooses and removes while nobody can say anything new."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from reconciler.cache.evict import free_prefixes, remove_aside, set_aside
+from reconciler.cache.eviction import Choice, Stock, Unit, freed_by
+from reconciler.cache.inventory import StoredRevision, inventory, stock
+from reconciler.cache.layout import Layout
+from reconciler.cache.news import FilesEvicted
+from reconciler.cache.pin_board import PinBoard
+from reconciler.cache.pins import Holding, Pins, pins_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """`why`: a clause for operators. `also_pinned`: beside what agents say.
+
+    `fetching`: what it is for, which stays, too; the lock of its prefix is held already. `dry`:
+    choose only.
+    """
+
+    why: str
+    also_pinned: Pins = field(default_factory=Pins)
+    fetching: Holding | None = None
+    dry: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Swept:
+    """What was there before, what was chosen, and what has gone."""
+
+    revisions: tuple[StoredRevision, ...]
+    pins: Pins
+    choice: Choice
+    evicted: tuple[FilesEvicted, ...]
+
+
+def sweep(
+    layout: Layout,
+    board: PinBoard,
+    choose: Callable[[Stock], Choice],
+    order: Order,
+    *,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> Swept:
+    """Remove what `choose` picks of what nobody needs. A prefix that is worked on is left alone.
+
+    Blocking. Raises OSError; Transient when cancelled.
+    """
+    coming = [] if order.fetching is None else [order.fetching]
+    with board.locked(cancelled):
+        pins = board.pins() | order.also_pinned
+        revisions = inventory(layout)
+        others = {item.prefix for item in revisions} - {each.prefix for each in coming}
+        with free_prefixes(layout, sorted(others)) as busy:
+            staying = pins | pins_of([("", coming)])
+            there = stock(revisions, staying, board.last_uses(), busy=busy)
+            choice = choose(there)
+            aside = [] if order.dry else [set_aside(layout, unit) for unit in choice.units]
+        if aside:
+            board.forget((unit.prefix, unit.digest) for unit in choice.units if unit.whole)
+    for path in aside:
+        remove_aside(path)
+    return Swept(
+        revisions=revisions,
+        pins=pins,
+        choice=choice,
+        evicted=_evicted(there, choice.units, order.why),
+    )
+
+
+def _evicted(there: Stock, units: Sequence[Unit], why: str) -> tuple[FilesEvicted, ...]:
+    """One for each unit; a file that several of them share is told with the last."""
+    told = []
+    for number, unit in enumerate(units):
+        before, after = freed_by(there, units[:number]), freed_by(there, units[: number + 1])
+        told.append(
+            FilesEvicted(
+                prefix=unit.prefix,
+                digest=unit.digest,
+                files=len(unit.paths),
+                size_bytes=after.cache - before.cache,
+                last_used=unit.last_used,
+                why=why,
+            )
+        )
+    return tuple(told)

@@ -1,0 +1,291 @@
+"""Room for downloads: budgets, pins, what goes and what is refused, on real files and hubs."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from reconciler.cache.budget import Budget
+from reconciler.cache.model_cache import ModelCache
+from reconciler.cache.news import FilesEvicted
+from reconciler.cache.pin_board import Owner
+from reconciler.cache.pins import Holding, Pins, pins_of
+from reconciler.cache.store import Store
+from reconciler.errors import Transient
+from reconciler.hub.directory import DirectoryStore
+from tests.cache.specs import CountingStore, put, spec
+
+MIB = 2**20
+NODE_A = Owner(node="node-a", data_dir="/a")
+NODE_B = Owner(node="node-b", data_dir="/b")
+
+
+def cache_of(
+    tmp_path: Path, store: Store | None, mib: float | None = None, owner: Owner = NODE_A
+) -> ModelCache:
+    budget = None if mib is None else Budget(size_bytes=int(mib * MIB))
+    cache = ModelCache(tmp_path / "models", store, owner=owner, budget=budget)
+    cache.open()
+    return cache
+
+
+def push(folder: Path, name: str, *files: str) -> str:
+    """A MiB a file."""
+    for file in files or ("x.gguf",):
+        put(folder, f"gguf/{name}/{file}", os.urandom(MIB))
+    return f"gguf/{name}"
+
+
+def pin(cache: ModelCache, **models: str) -> None:
+    cache.keeper.pin(pins_of((name, cache.needed(spec(each))) for name, each in models.items()))
+
+
+def evicted(cache: ModelCache) -> list[FilesEvicted]:
+    return [news for news in cache.keeper.take_news() if isinstance(news, FilesEvicted)]
+
+
+def test_a_download_evicts_what_was_used_least_recently(
+    tmp_path: Path, hub: tuple[Path, Store]
+) -> None:
+    """kserve#6137 (scenario 33): a limit that is declared and never read."""
+    folder, store = hub
+    cache = cache_of(tmp_path, store, 2.5)
+    old, recent, new = (push(folder, name) for name in ("o_a", "o_b", "o_c"))
+    cache.fetch(spec(recent))
+    cache.fetch(spec(old))
+    pin(cache, recent=recent, old=old)
+    pin(cache, recent=recent)  # old was used until now
+    pin(cache)  # and recent until a moment later
+
+    cache.fetch(spec(new))
+
+    (gone,) = evicted(cache)
+    assert (gone.prefix, gone.files, gone.size_bytes) == (old, 1, MIB)
+    assert gone.why == "gguf/o_c needs 1.0 MiB"
+    assert cache.lookup(spec(old)) is None
+    assert cache.lookup(spec(recent)) is not None
+    assert cache.lookup(spec(new)) is not None
+    assert not os.path.lexists(tmp_path / "models" / old)
+    assert not list((tmp_path / "models/.rev" / old).glob("[0-9a-f]*"))
+    assert cache.used_bytes <= 2.5 * MIB
+
+
+def test_what_was_used_last_is_known_after_a_restart(tmp_path: Path) -> None:
+    store = DirectoryStore(tmp_path / "hub")
+    first, second, third = (push(tmp_path / "hub", name) for name in ("o_a", "o_b", "o_c"))
+    cache = cache_of(tmp_path, store)
+    cache.fetch(spec(first))
+    cache.fetch(spec(second))
+    pin(cache, a=first, b=second)
+    pin(cache, a=first)
+    again = cache_of(tmp_path, store, 2.5)
+    pin(again)  # first is given up only now, second was before
+
+    again.fetch(spec(third))
+
+    assert [gone.prefix for gone in evicted(again)] == [second]
+
+
+def test_pinned_files_stay_and_the_refusal_has_the_numbers(tmp_path: Path) -> None:
+    """Nothing is read from the hub, nothing else goes, and what is here is served on."""
+    store = CountingStore(tmp_path / "hub")
+    cache = cache_of(tmp_path, store, 2.5)
+    a, b, new = (push(tmp_path / "hub", name) for name in ("o_a", "o_b", "o_new"))
+    cache.fetch(spec(a))
+    cache.fetch(spec(b))
+    pin(cache, chat=a, embed=b)
+    before = list(store.read_keys)
+
+    with pytest.raises(Transient, match=r"1\.0 MiB are needed and .* are free in ") as refusal:
+        cache.fetch(spec(new))
+
+    assert "the cache has 2.0 MiB of its 2.5 MiB; nothing can be evicted" in str(refusal.value)
+    assert "pinned by chat (1.0 MiB), embed (1.0 MiB)" in str(refusal.value)
+    assert store.read_keys == before
+    assert cache.keeper.take_news() == ()
+    pin(cache, chat=a)
+    assert cache.fetch(spec(new)).size_bytes == MIB
+
+
+def test_nothing_goes_where_even_all_of_it_would_be_too_little(tmp_path: Path) -> None:
+    cache = cache_of(tmp_path, DirectoryStore(tmp_path / "hub"), 2.5)
+    small = push(tmp_path / "hub", "o_small")
+    large = push(tmp_path / "hub", "o_large", *(f"x-0000{n}-of-00003.gguf" for n in (1, 2, 3)))
+    cache.fetch(spec(small))
+
+    with pytest.raises(Transient, match=r"1\.0 MiB can be evicted"):
+        cache.fetch(spec(large))
+
+    assert cache.lookup(spec(small)) is not None
+
+
+def test_what_another_agent_of_the_folder_needs_stays(tmp_path: Path) -> None:
+    """Two agents on one cache directory do not take each other's files."""
+    store = DirectoryStore(tmp_path / "hub")
+    theirs, ours, new = (push(tmp_path / "hub", name) for name in ("o_a", "o_b", "o_c"))
+    other = cache_of(tmp_path, store, owner=NODE_B)
+    other.fetch(spec(theirs))
+    pin(other, theirs=theirs)
+    cache = cache_of(tmp_path, store, 2.5)
+    cache.fetch(spec(ours))
+    pin(cache)
+
+    cache.fetch(spec(new))
+
+    assert [gone.prefix for gone in evicted(cache)] == [ours]
+    assert other.lookup(spec(theirs)) is not None
+
+
+def test_an_agent_that_is_gone_for_long_needs_nothing(tmp_path: Path) -> None:
+    store = DirectoryStore(tmp_path / "hub")
+    theirs, new = push(tmp_path / "hub", "o_a"), push(tmp_path / "hub", "o_b")
+    other = cache_of(tmp_path, store, owner=NODE_B)
+    other.fetch(spec(theirs))
+    pin(other, theirs=theirs)
+    said = tmp_path / "models/.use" / f"{NODE_B.key}.json"
+    os.utime(said, (0, said.stat().st_mtime - 8 * 86400))
+    cache = cache_of(tmp_path, store, 1.5)
+
+    cache.fetch(spec(new))
+
+    assert [gone.prefix for gone in evicted(cache)] == [theirs]
+
+
+def test_a_newer_push_takes_the_place_of_the_old_one(
+    tmp_path: Path, hub: tuple[Path, Store]
+) -> None:
+    """What the two share is neither fetched nor counted twice; the rest of the old one goes."""
+    folder, store = hub
+    source = push(folder, "o_a", "x-00001-of-00002.gguf", "x-00002-of-00002.gguf")
+    cache = cache_of(tmp_path, store, 2.5)
+    old = cache.fetch(spec(source))
+    put(folder, f"{source}/x-00002-of-00002.gguf", os.urandom(MIB))
+    pin(cache)
+
+    cache.refresh(spec(source))
+
+    new = cache.lookup(spec(source))
+    assert new is not None
+    assert new.digest != old.digest
+    assert [gone.size_bytes for gone in evicted(cache)] == [MIB]
+    assert os.stat(new.path).st_nlink == 1
+    assert 2 * MIB <= cache.used_bytes < 2.1 * MIB
+
+
+def test_of_several_models_in_a_prefix_only_the_unneeded_ones_go(tmp_path: Path) -> None:
+    source = push(tmp_path / "hub", "o_a", "q4.gguf", "q5.gguf", "q8.gguf")
+    cache = cache_of(tmp_path, DirectoryStore(tmp_path / "hub"), 2.5)
+    for name in ("q4.gguf", "q5.gguf"):
+        cache.fetch(spec(source, file=name))
+    cache.keeper.pin(pins_of([("m", cache.needed(spec(source, file="q5.gguf")))]))
+
+    cache.fetch(spec(source, file="q8.gguf"))
+
+    assert cache.lookup(spec(source, file="q4.gguf")) is None
+    assert cache.lookup(spec(source, file="q5.gguf")) is not None
+    assert cache.lookup(spec(source, file="q8.gguf")) is not None
+    assert [(gone.prefix, gone.files) for gone in evicted(cache)] == [(source, 1)]
+
+
+def test_what_a_download_still_writes_counts_for_the_next_one(tmp_path: Path) -> None:
+    first = push(tmp_path / "hub", "o_a", "x-00001-of-00002.gguf", "x-00002-of-00002.gguf")
+    second = push(tmp_path / "hub", "o_b")
+    cache = cache_of(tmp_path, DirectoryStore(tmp_path / "hub"), 2.5)
+    refusals: list[str] = []
+
+    def another(_done: int, _total: int) -> None:
+        if not refusals and list((tmp_path / "models/.partial").glob("[0-9a-f]*")):
+            with pytest.raises(Transient) as refusal:
+                cache.fetch(spec(second))
+            refusals.append(str(refusal.value))
+
+    cache.fetch(spec(first), on_progress=another)
+
+    assert "cannot fetch gguf/o_b: 1.0 MiB are needed" in refusals[0]
+    assert cache.lookup(spec(first)) is not None
+
+
+def test_a_folder_that_was_taken_in_keeps_what_the_hub_does_not_have(tmp_path: Path) -> None:
+    """gpustack#2061 (scenario 34) the other way round: what is not ours is not deleted."""
+    source, new = push(tmp_path / "hub", "o_a"), push(tmp_path / "hub", "o_b")
+    put(
+        tmp_path / "models", f"{source}/x.gguf", (tmp_path / "hub" / source / "x.gguf").read_bytes()
+    )
+    put(tmp_path / "models", f"{source}/notes.txt", b"mine")
+    cache = cache_of(tmp_path, DirectoryStore(tmp_path / "hub"), 1.5)
+    cache.fetch(spec(source))
+
+    cache.fetch(spec(new))
+
+    assert [gone.prefix for gone in evicted(cache)] == [source]
+    (kept,) = (tmp_path / "models/.rev" / source).glob("*.kept/notes.txt")
+    assert kept.read_bytes() == b"mine"
+
+
+def test_files_used_in_place_and_an_operators_link_are_never_touched(tmp_path: Path) -> None:
+    mine = put(tmp_path, "elsewhere/x.gguf", os.urandom(MIB))
+    (tmp_path / "models/gguf").mkdir(parents=True)
+    (tmp_path / "models/gguf/o_linked").symlink_to(mine.parent)
+    cache = cache_of(tmp_path, DirectoryStore(tmp_path / "hub"), 1.2)
+    first, second = push(tmp_path / "hub", "o_a"), push(tmp_path / "hub", "o_b")
+    assert cache.fetch(spec(f"file://{mine}")).size_bytes == MIB
+
+    for source in (first, second):
+        cache.fetch(spec(source))
+
+    assert mine.is_file()
+    assert (tmp_path / "models/gguf/o_linked").is_symlink()
+    assert [gone.prefix for gone in evicted(cache)] == [first]
+
+
+def test_an_eviction_that_was_cut_off_is_finished_at_the_next_start(tmp_path: Path) -> None:
+    source = push(tmp_path / "hub", "o_a")
+    cache = cache_of(tmp_path, DirectoryStore(tmp_path / "hub"))
+    files = cache.fetch(spec(source))
+    folder = Path(files.root)
+    folder.with_suffix(".json").unlink()
+    folder.with_suffix(".stamps").unlink()
+    folder.rename(folder.with_name(f"{folder.name}.evicted"))
+
+    again = cache_of(tmp_path, DirectoryStore(tmp_path / "hub"))
+
+    assert not list(folder.parent.glob("*.evicted"))
+    assert again.used_bytes == 0
+
+
+def test_a_cache_over_its_budget_is_only_reported(tmp_path: Path) -> None:
+    source = push(tmp_path / "hub", "o_a")
+    cache_of(tmp_path, DirectoryStore(tmp_path / "hub")).fetch(spec(source))
+
+    cache = cache_of(tmp_path, DirectoryStore(tmp_path / "hub"), 0.5)
+
+    said = cache.keeper.over_budget()
+    assert said is not None
+    assert "the cache has 1.0 MiB, its budget is 512.0 KiB" in said
+    assert cache.lookup(spec(source)) is not None
+
+
+def holding(*paths: str, digest: str = "d") -> Holding:
+    return Holding(prefix="gguf/org_name", digest=digest, paths=frozenset(paths))
+
+
+def test_pins_name_every_model_that_needs_a_file() -> None:
+    pins = pins_of([("a", [holding("x", "mmproj")]), ("b", [holding("y", "mmproj")]), ("c", [])])
+    assert pins.models("gguf/org_name", "d", "mmproj") == {"a", "b"}
+    assert pins.models("gguf/org_name", "d", "x") == {"a"}
+    assert pins.models("gguf/org_name", "other", "x") == frozenset()
+    assert pins.of_revision("gguf/org_name", "d") == {"a", "b"}
+
+
+@pytest.mark.parametrize(
+    ("later", "misses"),
+    [
+        (lambda: pins_of([("a", [holding("x")])]), False),
+        (lambda: pins_of([("b", [holding("x", "y")])]), False),
+        (lambda: pins_of([("a", [holding("x", digest="e")])]), True),
+        (Pins, True),
+    ],
+)
+def test_pins_miss_what_nobody_needs_any_more(later: Callable[[], Pins], misses: bool) -> None:
+    assert pins_of([("a", [holding("x")])]).misses(later()) is misses
