@@ -45,6 +45,7 @@ class EventKind(StrEnum):
     FILES_FETCHED = "FilesFetched"
     FILES_EVICTED = "FilesEvicted"
     FILE_ROTTEN = "FileRotten"
+    PUSH_NOTICED = "PushNoticed"
     BACKEND_STARTED = "BackendStarted"
     BACKEND_LOADED = "BackendLoaded"
     BACKEND_EXITED = "BackendExited"

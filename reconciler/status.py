@@ -38,6 +38,17 @@ class TargetStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NewerPush:
+    """What the hub holds instead of what is here. `digest`: what `digest:` would pin.
+
+    `reason`: what becomes of it.
+    """
+
+    digest: FilesDigest
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FailureNote:
     """One failure. `at`: RFC 3339, UTC. `during`: fetch, start, load, run or stop."""
 
@@ -77,7 +88,9 @@ class ModelStatus:
 
     `endpoint` is set while requests may be routed to it; `pid` while a process lives.
     `reason`: one sentence. `last_lines`: the end of the backend's log after a failure.
-    `progress`: bytes done and total of a fetch under way.
+    `progress`: bytes done and total of a fetch under way. `digest`: of the model's own files;
+    `revision`: of all of its prefix, what `digest:` would pin; `verified`: whether a catalog told
+    their contents. These two are None for other files than the hub's, and where it is not known.
     """
 
     name: ModelName
@@ -90,6 +103,9 @@ class ModelStatus:
     gpu_ids: tuple[str, ...] = ()
     spec_hash: SpecHash | None = None
     digest: FilesDigest | None = None
+    revision: FilesDigest | None = None
+    verified: bool | None = None
+    newer: NewerPush | None = None
     pid: int | None = None
     port: int | None = None
     restarts: int = 0

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import structlog
 
 from reconciler.apply.daemon_thread import in_daemon_thread
+from reconciler.apply.model_tasks import ModelTasks
 from reconciler.cache.model_cache import ModelCache
 from reconciler.errors import XgenError
 from reconciler.plan.desired import ModelSpec
@@ -50,35 +51,19 @@ class Comparisons:
         self._wake = wake
         self._first_delay_seconds = first_delay_seconds
         self._longest_delay_seconds = longest_delay_seconds
-        self._doubts: dict[ModelName, tuple[Doubt, asyncio.Task[None]]] = {}
+        self._tasks = ModelTasks("compare", self._compare)
         self._slots = asyncio.Semaphore(PARALLEL)
 
     def doubt(self, doubts: Mapping[ModelName, Doubt]) -> None:
         """These models and no others are compared, from now on."""
-        for name, (doubt, task) in tuple(self._doubts.items()):
-            if doubts.get(name) != doubt:
-                task.cancel()
-                del self._doubts[name]
-        for name, doubt in doubts.items():
-            if name not in self._doubts:
-                self._begin(name, doubt)
+        self._tasks.keep(doubts)
 
     def hurry(self, model: ModelName | None) -> None:
         """Look now, not after the pause: at one model's, or at all."""
-        for name in tuple(self._doubts) if model is None else (model,):
-            if name in self._doubts:
-                doubt, task = self._doubts.pop(name)
-                task.cancel()
-                self._begin(name, doubt)
+        self._tasks.again(model)
 
     async def close(self) -> None:
-        tasks = [task for _, task in self._doubts.values()]
-        self.doubt({})
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    def _begin(self, name: ModelName, doubt: Doubt) -> None:
-        task = asyncio.create_task(self._compare(name, doubt), name=f"compare:{name}")
-        self._doubts[name] = (doubt, task)
+        await self._tasks.close()
 
     async def _compare(self, model: ModelName, doubt: Doubt) -> None:
         structlog.contextvars.bind_contextvars(model=model)

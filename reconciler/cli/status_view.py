@@ -85,6 +85,8 @@ def _notes(server: Json) -> Iterator[RenderableType]:
     if not server.get("reachable", True):
         yield Text(f"\n{node} cannot be reached: {server.get('reason')}", style="red")
     for model in server.get("models", ()):
+        if newer := model.get("newer"):
+            yield Text(f"\n{model['name']}: {newer.get('reason')}", style="yellow")
         if lines := model.get("last_lines"):
             yield Text(f"\nlast lines of {model['name']}:", style="bold")
             yield from _dim(lines[-_LAST_LINES:])

@@ -1,6 +1,6 @@
 """Tells what the loop sees and does as events, each of them once and not again at every tick."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from reconciler.apply.backends import BackendExited, BackendView
@@ -40,6 +40,7 @@ class Chronicle:
         self._targets: dict[ModelName, _Told] = {}
         self._waits: tuple[str, ...] = ()
         self._fault = ""
+        self._pushes: dict[ModelName, str] = {}
 
     def backends(self, views: Iterable[BackendView]) -> None:
         """What lives: each start and each load is told when it is first seen."""
@@ -157,6 +158,13 @@ class Chronicle:
             count=failure.count,
             permanent=failure.permanent,
         )
+
+    def noticed(self, pushes: Mapping[ModelName, str]) -> None:
+        """The newer pushes in the hub, and what becomes of each."""
+        before, self._pushes = self._pushes, dict(pushes)
+        for model, reason in sorted(pushes.items()):
+            if before.get(model) != reason:
+                self._journal.record(EventKind.PUSH_NOTICED, reason, model=model)
 
     async def planned(self, outlooks: Iterable[Outlook], waits: Sequence[str]) -> None:
         """What the plan says of every model, and what holds up the node as a whole."""

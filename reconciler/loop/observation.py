@@ -1,17 +1,19 @@
 """What is there, as the planner wants it: processes, effects under way, files, engines."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from reconciler.apply.backends import Backends, BackendView
 from reconciler.apply.comparisons import Doubt
 from reconciler.apply.effects import Effects
+from reconciler.apply.pushes import Watched
 from reconciler.backend.engines import Assessment, Engines
 from reconciler.cache.model_cache import ModelCache
 from reconciler.loop.books import Books
-from reconciler.plan.desired import DesiredModel
-from reconciler.plan.ids import ModelName
+from reconciler.plan.desired import DesiredModel, Refresh
+from reconciler.plan.ids import FilesDigest, ModelName
 from reconciler.plan.observed import (
+    Failure,
     FilesCached,
     FilesMissing,
     InFlight,
@@ -119,30 +121,64 @@ def doubts(seen: Seen, looks: Looks, books: Books) -> Mapping[ModelName, Doubt]:
         name: Doubt(spec=look.desired.spec, digest=look.files.digest)
         for name, look in looks.items()
         if look.files is not None
-        and look.files.digest not in proven
+        and proven.isdisjoint((look.files.digest, look.files.former))
         and (look.assessment.bad_files or _never_loads(look.desired, look.files, books))
     }
 
 
+def watched(
+    looks: Looks, doubted: Collection[ModelName], *, suspend: bool
+) -> Mapping[ModelName, Watched]:
+    """What the hub may hold a newer push of. What is suspended is told of it, and no more."""
+    return {
+        name: Watched(
+            spec=look.desired.spec,
+            digest=look.files.digest,
+            refresh=Refresh.NEVER if suspend else look.desired.refresh,
+            limit_seconds=look.desired.timeouts.download,
+        )
+        for name, look in looks.items()
+        if look.files is not None
+        and look.files.revision is not None
+        and look.desired.spec.digest is None
+        and name not in doubted
+    }
+
+
 def _model(name: ModelName, seen: Seen, look: Look | None, books: Books) -> ObservedModel:
+    files = look.files if look else None
+    failure = books.failure(name)
     return ObservedModel(
         name=name,
         processes=tuple(
             ObservedProcess(
                 nonce=view.nonce,
                 pid=view.pid,
-                instance=view.instance,
+                instance=replace(
+                    view.instance, files_digest=_known_as(view.instance.files_digest, files)
+                ),
                 started_at=view.started_at,
                 loaded_at=view.loaded_at,
                 gpus=view.gpus,
             )
             for view in seen.views.get(name, ())
         ),
-        files=(look.files if look else None) or FilesMissing(),
+        files=files or FilesMissing(),
         refusal=look.assessment.refusal if look else None,
         in_flight=seen.in_flight.get(name),
-        failure=books.failure(name),
+        failure=_of_these_files(failure, files) if failure is not None else None,
     )
+
+
+def _known_as(digest: FilesDigest, files: FilesCached | None) -> FilesDigest:
+    """A catalog gave the same bytes another digest: that is no other instance (R4)."""
+    return files.digest if files is not None and files.former == digest else digest
+
+
+def _of_these_files(failure: Failure, files: FilesCached | None) -> Failure:
+    if failure.files_digest is None:
+        return failure
+    return replace(failure, files_digest=_known_as(failure.files_digest, files))
 
 
 def _never_loads(model: DesiredModel, files: FilesCached, books: Books) -> bool:
@@ -151,5 +187,6 @@ def _never_loads(model: DesiredModel, files: FilesCached, books: Books) -> bool:
         failed is not None
         and failed.during == "load"
         and not failed.ever_loaded
-        and (failed.spec_hash, failed.files_digest) == (model.spec_hash, files.digest)
+        and failed.spec_hash == model.spec_hash
+        and failed.files_digest in (files.digest, files.former or files.digest)
     )

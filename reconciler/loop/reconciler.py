@@ -13,6 +13,7 @@ from reconciler.apply.backends import Backends, BackendView
 from reconciler.apply.comparisons import Comparisons
 from reconciler.apply.effects import Effects, Prepared
 from reconciler.apply.outcomes import FilesFetched
+from reconciler.apply.pushes import Noticed, Pushes
 from reconciler.errors import XgenError
 from reconciler.loop.books import Books
 from reconciler.loop.chronicle import Chronicle
@@ -20,7 +21,7 @@ from reconciler.loop.clock import Clock
 from reconciler.loop.commands import Commands
 from reconciler.loop.intent import Intent, Understanding
 from reconciler.loop.keeping import Keeping
-from reconciler.loop.observation import Look, Looks, Observer, Seen, doubts, observed
+from reconciler.loop.observation import Look, Looks, Observer, Seen, doubts, observed, watched
 from reconciler.loop.pace import give_way
 from reconciler.loop.publisher import Publisher
 from reconciler.loop.report import ModelFacts, planned
@@ -56,6 +57,7 @@ class Reconciler:
         observer: Observer,
         keeping: Keeping,
         comparisons: Comparisons,
+        pushes: Pushes,
         backends: Backends,
         effects: Effects,
         clock: Clock,
@@ -71,6 +73,7 @@ class Reconciler:
         self._observer = observer
         self._keeping = keeping
         self._comparisons = comparisons
+        self._pushes = pushes
         self._backends = backends
         self._effects = effects
         self._clock = clock
@@ -104,6 +107,7 @@ class Reconciler:
             except TimeoutError:
                 continue
         await self._comparisons.close()
+        await self._pushes.close()
 
     def end(self) -> None:
         """From the next tick on, nothing is started or stopped; what happens is still reported."""
@@ -147,6 +151,7 @@ class Reconciler:
             seen=seen,
             doubts=self._backends.problems,
             over_budget=self._keeping.over_budget(),
+            noticed=self._pushes.noticed,
             epoch=self._clock.wall(0.0),
             ending=self._ending,
         )
@@ -163,7 +168,10 @@ class Reconciler:
         seen, looks, desired = scene.seen, scene.looks, scene.understanding.desired
         self._standstill = None
         self._remember(seen, looks)
-        self._comparisons.doubt(doubts(seen, looks, self._books))
+        doubted = doubts(seen, looks, self._books)
+        self._comparisons.doubt(doubted)
+        suspend = desired is not None and desired.suspend
+        self._pushes.watch(watched(looks, doubted, suspend=suspend))
         there = observed(seen, looks, self._books, max_parallel_loads=self._max_parallel_loads)
         made = plan(desired, there, now)
         if scene.ending:
@@ -187,6 +195,7 @@ class Reconciler:
             forgiven = self._books.forgive(command.model) if command.retry else {}
             for model, failure in forgiven.items():
                 self._chronicle.forgiven(model, failure)
+            self._pushes.hurry(command.model)
             if command.retry:
                 self._comparisons.hurry(command.model)
             if not command.done.done():
@@ -258,9 +267,13 @@ class Reconciler:
                 looks.get(outlook.model),
                 seen.views.get(outlook.model, ()),
                 seen.in_flight.get(outlook.model),
+                scene.noticed.get(outlook.model),
             )
             for outlook in made.outlook
         }
+        self._chronicle.noticed(
+            {name: each.reason for name, each in scene.noticed.items() if name in facts}
+        )
         await self._publisher.report(
             made.outlook,
             facts,
@@ -288,6 +301,7 @@ class Reconciler:
         look: Look | None,
         views: tuple[BackendView, ...],
         effect: InFlight | None,
+        noticed: Noticed | None,
     ) -> ModelFacts:
         return ModelFacts(
             desired=look.desired if look else None,
@@ -300,5 +314,6 @@ class Reconciler:
             recent_failures=self._books.recent_failures(model),
             last_lines=self._books.last_lines(model),
             progress=self._effects.progress(model),
-            digest=look.files.digest if look and look.files else None,
+            files=look.files if look else None,
+            noticed=noticed,
         )

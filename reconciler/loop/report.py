@@ -4,18 +4,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from reconciler.apply.backends import BackendView
+from reconciler.apply.pushes import Noticed
 from reconciler.backend.choice import Choice
 from reconciler.masking import is_secret_name, masked_argv
 from reconciler.plan.actions import Outlook, Plan
 from reconciler.plan.desired import DesiredModel
-from reconciler.plan.ids import FilesDigest, ModelName
-from reconciler.plan.observed import Failure, InFlight
+from reconciler.plan.ids import ModelName
+from reconciler.plan.observed import Failure, FilesCached, InFlight
 from reconciler.plan.phase import State
 from reconciler.status import (
     Endpoint,
     FailureNote,
     ModelDetail,
     ModelStatus,
+    NewerPush,
     Planned,
     TargetStatus,
     UnderWay,
@@ -30,6 +32,7 @@ class ModelFacts:
     """What the loop knows of one model beside its outlook.
 
     `desired` is None for one that only still runs; `choice`: the backend that would be started.
+    `files`: what is cached of it.
     """
 
     desired: DesiredModel | None
@@ -42,7 +45,8 @@ class ModelFacts:
     recent_failures: tuple[Failure, ...] = ()
     last_lines: tuple[str, ...] = ()
     progress: tuple[int, int] | None = None
-    digest: FilesDigest | None = None
+    files: FilesCached | None = None
+    noticed: Noticed | None = None
 
     @property
     def failures_in_a_row(self) -> int:
@@ -60,6 +64,7 @@ def model_status(outlook: Outlook, facts: ModelFacts, *, wall: Wall) -> ModelSta
     desired = facts.desired
     spec_hash = view.instance.spec_hash if view else (desired.spec_hash if desired else None)
     target = outlook.target
+    files = _files_of(view, facts.files)
     return ModelStatus(
         name=outlook.model,
         type=view.launch.probe.type if view else _desired(outlook, facts).spec.type,
@@ -70,7 +75,10 @@ def model_status(outlook: Outlook, facts: ModelFacts, *, wall: Wall) -> ModelSta
         backend_reason=facts.choice.reason if facts.choice else None,
         gpu_ids=tuple(view.gpus) if view else (),
         spec_hash=spec_hash,
-        digest=view.instance.files_digest if view else facts.digest,
+        digest=files.digest if files else view.instance.files_digest if view else None,
+        revision=files.revision if files else None,
+        verified=files.verified if files else None,
+        newer=_newer(facts.noticed),
         pid=view.pid if view else None,
         port=view.launch.port if view else None,
         restarts=facts.restarts,
@@ -81,7 +89,7 @@ def model_status(outlook: Outlook, facts: ModelFacts, *, wall: Wall) -> ModelSta
         max_in_flight=desired.max_in_flight if desired else None,
         last_lines=facts.last_lines if outlook.state in (State.ERROR, State.BLOCKED) else (),
         log=str(view.log_path) if view else None,
-        progress=facts.progress,
+        progress=facts.progress or (facts.noticed.progress if facts.noticed else None),
         retry_at=wall(outlook.retry_at) if outlook.retry_at is not None else None,
         detail=_detail(view, facts, wall),
     )
@@ -130,6 +138,18 @@ def _speaking_for(views: tuple[BackendView, ...]) -> BackendView | None:
     """The process whose figures are shown: the one that serves, else the newest."""
     loaded = [view for view in views if view.loaded_at is not None]
     return max(loaded or views, key=lambda view: view.started_at, default=None)
+
+
+def _files_of(view: BackendView | None, files: FilesCached | None) -> FilesCached | None:
+    """What is cached, unless the process that is shown has other files."""
+    if view is None or files is None:
+        return files
+    digest = view.instance.files_digest
+    return files if digest in (files.digest, files.former) else None
+
+
+def _newer(noticed: Noticed | None) -> NewerPush | None:
+    return NewerPush(digest=noticed.push.revision, reason=noticed.reason) if noticed else None
 
 
 def _endpoint(view: BackendView | None, facts: ModelFacts, outlook: Outlook) -> Endpoint | None:

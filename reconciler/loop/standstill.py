@@ -4,11 +4,14 @@ Everything is looked at all the same, the files on disk included: what is spared
 same from the same (a plan is a pure function).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from reconciler.apply.pushes import Noticed
 from reconciler.loop.intent import Understanding
 from reconciler.loop.observation import Looks, Seen
 from reconciler.plan.actions import Plan
+from reconciler.plan.ids import ModelName
 from reconciler.plan.observed import Observed, ObservedModel, ProcessPhase
 
 
@@ -17,7 +20,8 @@ class Scene:
     """All that a plan and a report are made from, but for the books and the time.
 
     `over_budget`: what there is to say of the cache's size.
-    `epoch`: what the clock's zero is on the wall; it moves when somebody sets the wall clock.
+    `noticed`: newer pushes in the hub. `epoch`: what the clock's zero is on the wall; it moves
+    when somebody sets the wall clock.
     """
 
     understanding: Understanding
@@ -25,6 +29,7 @@ class Scene:
     seen: Seen
     doubts: tuple[str, ...]
     over_budget: str | None
+    noticed: Mapping[ModelName, Noticed]
     epoch: str
     ending: bool
 
@@ -34,8 +39,8 @@ class Scene:
             self.understanding is before.understanding
             and self.looks is before.looks
             and self.seen == before.seen
-            and (self.doubts, self.over_budget, self.epoch, self.ending)
-            == (before.doubts, before.over_budget, before.epoch, before.ending)
+            and (self.doubts, self.over_budget, self.noticed, self.epoch, self.ending)
+            == (before.doubts, before.over_budget, before.noticed, before.epoch, before.ending)
         )
 
 

@@ -9,6 +9,7 @@ from reconciler.plan.desired import (
     Format,
     ModelSpec,
     ModelType,
+    Refresh,
     SecretRef,
 )
 from reconciler.plan.ids import ModelName, NodeName
@@ -74,6 +75,7 @@ def _desired(entry: ManifestModel) -> DesiredModel:
         spec_hash=spec_hash(spec),
         place=entry.place,
         enabled=model.enabled,
+        refresh=Refresh(model.refresh),
         aliases=model.aliases,
         timeouts=entry.timeouts,
         priority=model.priority,

@@ -15,8 +15,6 @@ ACTED_ON: Mapping[str, tuple[JsonValue, ...]] = {
     "defaults.extra_args.vllm": ({},),
     "node_settings.*.drain": (False,),
     "node_settings.*.labels": ({},),
-    "models.*.digest": (None,),
-    "models.*.refresh": ("never",),
     "models.*.type": ("llm", "embedding", "rerank"),
     "models.*.format": ("auto", "gguf"),
     "models.*.backend": ("auto", "xllamacpp", "llama-server-cpu"),

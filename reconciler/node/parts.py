@@ -13,6 +13,7 @@ from reconciler.apply.backends import Backends
 from reconciler.apply.comparisons import Comparisons
 from reconciler.apply.effects import Effects
 from reconciler.apply.log_reader import Logs
+from reconciler.apply.pushes import Pushes
 from reconciler.apply.stop import Hurry, Stopper
 from reconciler.backend.builds import discover
 from reconciler.backend.engines import Engines
@@ -144,6 +145,7 @@ async def assembled(
                 observer=Observer(cache=cache, engines=engines, backends=backends, effects=effects),
                 keeping=Keeping(cache),
                 comparisons=Comparisons(cache, wake=wakeup.set),
+                pushes=Pushes(cache, wake=wakeup.set),
                 backends=backends,
                 effects=effects,
                 clock=clock,

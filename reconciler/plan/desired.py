@@ -23,6 +23,13 @@ class Format(StrEnum):
     GGUF = "gguf"
 
 
+class Refresh(StrEnum):
+    """What becomes of a newer push to a model's prefix: it is told, or taken up by itself."""
+
+    NEVER = "never"
+    AUTO = "auto"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecretRef:
     """A value that stands outside the manifest. Exactly one of the two is set."""
@@ -78,6 +85,7 @@ class DesiredModel:
     spec_hash: SpecHash
     place: Place
     enabled: bool = True
+    refresh: Refresh = Refresh.NEVER
     aliases: tuple[str, ...] = ()
     timeouts: Timeouts = Timeouts()
     priority: int = 0

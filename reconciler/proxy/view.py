@@ -95,6 +95,9 @@ def one_model(model: ModelStatus, in_flight: InFlight) -> Json:
         "progress": _progress(model),
         "last_lines": model.last_lines,
         "log": model.log,
+        "verified": model.verified,
+        "prefix_digest": model.revision,
+        "newer": _newer(model),
     }
 
 
@@ -103,6 +106,12 @@ def _target(model: ModelStatus) -> Json | None:
     if target is None:
         return None
     return {"spec_hash": target.spec_hash, "state": target.state, "reason": target.reason}
+
+
+def _newer(model: ModelStatus) -> Json | None:
+    if model.newer is None:
+        return None
+    return {"digest": model.newer.digest, "reason": model.newer.reason}
 
 
 def _progress(model: ModelStatus) -> Json | None:

@@ -15,6 +15,13 @@ from tests.cache.specs import CountingStore, put, spec
 MODEL = ModelName("m")
 
 
+async def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.001)
+
+
 class World:
     """A model that was fetched while it was pushed; the hub is asked without a pause."""
 
@@ -40,10 +47,7 @@ class World:
         self.comparisons.doubt({MODEL: Doubt(spec=spec(), digest=self.files.digest)})
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 30
-        while not holds():
-            assert time.monotonic() < deadline
-            await asyncio.sleep(0.001)
+        await until(holds)
 
 
 @pytest.fixture

@@ -129,3 +129,11 @@ async def test_many_models_that_change_at_once_let_others_have_their_turn() -> N
     waiting.cancel()
     assert len(told.events) == 1000
     assert turns >= 2 * 500 // PIECE - 2
+
+
+def test_a_newer_push_is_told_once_and_again_when_more_is_known() -> None:
+    told = Told()
+    for reasons in ({M: "newer"}, {M: "newer"}, {M: "newer; cannot fetch"}, {}, {M: "newer"}):
+        told.chronicle.noticed(reasons)
+    assert [event.reason for event in told.events] == ["newer", "newer; cannot fetch", "newer"]
+    assert set(told.kinds) == {EventKind.PUSH_NOTICED}

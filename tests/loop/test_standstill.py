@@ -26,6 +26,7 @@ def scene(*, suspend: bool = False, seen: Seen = NOTHING) -> Scene:
         seen=seen,
         doubts=(),
         over_budget=None,
+        noticed={},
         epoch="1970",
         ending=False,
     )
@@ -53,6 +54,7 @@ def test_nothing_new_is_the_same_scene() -> None:
         {"looks": {M: None}},
         {"seen": replace(NOTHING, views={M: (view(),)})},
         {"doubts": ("pid 1 is doubtful",)},
+        {"noticed": {M: None}},
         {"epoch": "2026"},
         {"ending": True},
     ],

@@ -148,7 +148,9 @@ def test_a_syntax_error_does_not_hide_the_documents_before_it() -> None:
 
 
 def test_one_mistake_does_not_hide_another_in_the_same_model() -> None:
-    entry = model("a", typo=1, refresh="auto", extra_args={"host": "x"}, env={"LD_PRELOAD": "x"})
+    entry = model(
+        "a", typo=1, refresh="sometimes", extra_args={"host": "x"}, env={"LD_PRELOAD": "x"}
+    )
 
     problems = parse(manifest(entry)).problems
 

@@ -107,7 +107,7 @@ def test_the_schema_and_the_parser_both_take(fields: dict[str, object]) -> None:
         {"gpus": 1},
         {"type": "transcription"},
         {"backend": "vllm-cuda"},
-        {"refresh": "auto"},
+        {"refresh": "sometimes"},
         {"source": "hf://name"},
         {"source": "justaname"},
         {"replicas": 2},

@@ -4,7 +4,7 @@ import pytest
 
 from reconciler.manifest.resolve import resolve
 from reconciler.manifest.select import select
-from reconciler.plan.desired import Desired, DesiredModel, SecretRef, Timeouts
+from reconciler.plan.desired import Desired, DesiredModel, Refresh, SecretRef, Timeouts
 from tests.manifest.texts import listing, manifest, model
 
 
@@ -55,6 +55,8 @@ def test_fields_arrive_as_they_are_written() -> None:
         gpus=0,
         priority=-3,
         max_in_flight=4,
+        digest="0" * 64,
+        refresh="auto",
         extra_args={"ctx-size": 1, "jinja": True, "chat_template_kwargs": {"x": [1, None]}},
         env={"A": "1", "B": {"from_env": "B"}, "C": {"from_file": "/run/secrets/c"}},
     )
@@ -62,7 +64,8 @@ def test_fields_arrive_as_they_are_written() -> None:
     chosen = selected(entry)
 
     assert (chosen.enabled, chosen.aliases, chosen.priority) == (False, ("b", "org/c"), -3)
-    assert chosen.max_in_flight == 4
+    assert (chosen.max_in_flight, chosen.refresh) == (4, Refresh.AUTO)
+    assert chosen.spec.digest == "0" * 64
     assert (chosen.spec.source, chosen.spec.file) == ("gguf/org_a", "q4.gguf")
     assert (chosen.spec.type, chosen.spec.format) == ("embedding", "gguf")
     assert (chosen.spec.backend, chosen.spec.gpus) == ("xllamacpp", 0)
@@ -110,6 +113,7 @@ def test_defaults_are_for_their_own_document_only() -> None:
         {"nodes": ["node-a"]},
         {"enabled": False},
         {"on_failure": "keep"},
+        {"refresh": "auto"},
         {"extra_args": {"ctx-size": 1}},
         {"type": "llm", "backend": "auto"},
     ],

@@ -1,0 +1,221 @@
+"""Looks, slowly and in the background, whether the hub holds newer pushes of what is here.
+
+`refresh: never`: it is told, and nothing else happens. `refresh: auto`: it is brought beside what
+is here (R5); once it is whole the cache gives the new files, and the planner restarts the model.
+Until then, and where it fails, the model goes on with what it has, also through a crash.
+"""
+
+import asyncio
+import contextlib
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import structlog
+
+from reconciler.apply.daemon_thread import in_daemon_thread
+from reconciler.apply.model_tasks import ModelTasks
+from reconciler.cache.model_cache import ModelCache
+from reconciler.errors import XgenError
+from reconciler.plan.desired import ModelSpec, Refresh
+from reconciler.plan.ids import FilesDigest, ModelName
+from reconciler.plan.observed import Push
+
+_log = structlog.get_logger("xgen.apply")
+
+AT_ONCE = 2
+"""Looks, and pulls, of all models together."""
+TELL_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """In seconds. `first`: before the first look. `agree`: before the one that must agree with it.
+
+    `retry`: after a pull that failed, doubling up to `between`, the usual pause.
+    """
+
+    first: float = 20.0
+    between: float = 600.0
+    agree: float = 5.0
+    retry: float = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watched:
+    """A model's files that came from the hub. `limit_seconds`: of a pull; None: none."""
+
+    spec: ModelSpec
+    digest: FilesDigest
+    refresh: Refresh
+    limit_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noticed:
+    """A newer push. `reason`: what becomes of it, for operators. `progress`: bytes of its pull,
+    done and total."""
+
+    push: Push
+    reason: str
+    progress: tuple[int, int] | None = None
+
+
+class Pushes:
+    """One task a model. A push counts when two looks agree on it. `wake`: there is news."""
+
+    def __init__(
+        self, cache: ModelCache, *, wake: Callable[[], None], pace: Pace | None = None
+    ) -> None:
+        self._cache = cache
+        self._wake = wake
+        self._pace = pace or Pace()
+        self._tasks = ModelTasks("pushes", self._watch)
+        self._look_now: dict[ModelName, asyncio.Event] = {}
+        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._pulls = asyncio.Semaphore(AT_ONCE)
+        self._noticed: dict[ModelName, Noticed] = {}
+
+    @property
+    def noticed(self) -> Mapping[ModelName, Noticed]:
+        """The newer pushes that the hub held when it was asked last."""
+        return dict(self._noticed)
+
+    def watch(self, watched: Mapping[ModelName, Watched]) -> None:
+        """These models and no others, from now on."""
+        self._tasks.keep(watched)
+
+    def hurry(self, model: ModelName | None) -> None:
+        """Look now, not after the pause; a pull under way goes on."""
+        for name in tuple(self._look_now) if model is None else (model,):
+            if name in self._look_now:
+                self._look_now[name].set()
+
+    async def close(self) -> None:
+        await self._tasks.close()
+
+    async def _watch(self, model: ModelName, watched: Watched) -> None:
+        structlog.contextvars.bind_contextvars(model=model)
+        look_now = self._look_now[model] = asyncio.Event()
+        try:
+            await self._follow(model, watched, look_now)
+        finally:
+            if self._look_now.get(model) is look_now:
+                del self._look_now[model]
+                self._note(model, None)
+
+    async def _follow(self, model: ModelName, watched: Watched, look_now: asyncio.Event) -> None:
+        pace, seen, failures = self._pace, None, 0
+        await _pause(pace.first * random.uniform(0.5, 1.5), look_now)
+        while True:
+            known, push = await self._look(watched)
+            delay = pace.between * random.uniform(0.8, 1.2)
+            if push is None and known:
+                self._note(model, None)
+            elif push is not None and push != seen:
+                delay, failures = pace.agree, 0
+            elif push is not None and watched.refresh is Refresh.NEVER:
+                self._note(model, Noticed(push=push, reason=_told(push)))
+            elif push is not None and not await self._take_up(model, watched, push):
+                delay, failures = min(delay, pace.retry * 2**failures), min(failures + 1, 20)
+            seen = push
+            await _pause(delay, look_now)
+
+    async def _look(self, watched: Watched) -> tuple[bool, Push | None]:
+        """False: the hub does not say."""
+        found: list[Push | None] = []
+        vouched: list[bool] = []
+        over = threading.Event()
+
+        def look() -> None:
+            found.append(self._cache.newer_push(watched.spec, cancelled=over.is_set))
+            here = self._cache.lookup(watched.spec)
+            vouched.append(here is not None and here.former == watched.digest)
+
+        try:
+            async with self._slots:
+                await in_daemon_thread(look, name=f"pushes:{watched.spec.source}")
+        except XgenError as exc:
+            _log.debug("files cannot be compared with the hub", cause=str(exc))
+            return False, None
+        finally:
+            over.set()
+        if any(vouched):
+            self._wake()
+        return True, found[0]
+
+    async def _take_up(self, model: ModelName, watched: Watched, push: Push) -> bool:
+        """Bring it. False: it failed, and the reason is noted."""
+        over = threading.Event()
+        progress = _Progress(self._moved(model))
+        noticed = Noticed(push=push, reason=f"{_newer(push)}; it is fetched, then taken up")
+        self._note(model, noticed)
+
+        def pull() -> None:
+            self._cache.refresh(watched.spec, on_progress=progress.note, cancelled=over.is_set)
+
+        try:
+            async with self._pulls, asyncio.timeout(watched.limit_seconds):
+                await in_daemon_thread(pull, name=f"refresh:{watched.spec.source}")
+        except (XgenError, TimeoutError) as exc:
+            cause = str(exc) or f"not done within {watched.limit_seconds:.0f} s"
+            self._note(model, replace(noticed, reason=f"{_newer(push)}; {cause}; tried again"))
+            return False
+        finally:
+            over.set()
+        self._note(model, None)
+        self._wake()
+        return True
+
+    def _moved(self, model: ModelName) -> Callable[[int, int], None]:
+        loop = asyncio.get_running_loop()
+
+        def note(done: int, total: int) -> None:
+            if (noticed := self._noticed.get(model)) is not None:
+                self._note(model, replace(noticed, progress=(done, total)))
+
+        def moved(done: int, total: int) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens any more
+                loop.call_soon_threadsafe(note, done, total)
+
+        return moved
+
+    def _note(self, model: ModelName, noticed: Noticed | None) -> None:
+        if self._noticed.get(model) == noticed:
+            return
+        if noticed is None:
+            del self._noticed[model]
+        else:
+            self._noticed[model] = noticed
+        self._wake()
+
+
+class _Progress:
+    """Told by the thread that pulls; tells at most once in `TELL_SECONDS`."""
+
+    def __init__(self, tell: Callable[[int, int], None]) -> None:
+        self._tell = tell
+        self._told_at = 0.0
+
+    def note(self, done: int, total: int) -> None:
+        now = time.monotonic()
+        if now - self._told_at >= TELL_SECONDS:
+            self._told_at = now
+            self._tell(done, total)
+
+
+def _newer(push: Push) -> str:
+    return f"a newer push is in the hub: digest {push.revision}"
+
+
+def _told(push: Push) -> str:
+    return f"{_newer(push)}; `refresh: auto` or `digest:` takes it up"
+
+
+async def _pause(seconds: float, ends: asyncio.Event) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await ends.wait()
+    ends.clear()

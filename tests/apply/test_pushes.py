@@ -1,0 +1,211 @@
+"""Newer pushes to a real hub in a folder: told, or brought beside what is here."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconciler.apply.pushes import Pace, Pushes, Watched
+from reconciler.cache.model_cache import ModelCache
+from reconciler.hub.catalog import Catalog
+from reconciler.plan.desired import Refresh
+from reconciler.plan.ids import ModelName
+from tests.apply.test_comparisons import until
+from tests.cache.specs import CountingStore, spec
+from tests.cache.test_catalogued import PREFIX, pushed
+
+MODEL = ModelName("m")
+FAST = Pace(first=0.001, between=0.001, agree=0.001, retry=0.001)
+NEVER_AGAIN = Pace(first=0.001, between=3600.0, agree=3600.0, retry=3600.0)
+
+
+class World:
+    """A model whose first push is here."""
+
+    def __init__(self, folder: Path, pace: Pace = FAST) -> None:
+        self.folder = folder
+        self.hub = folder / "hub"
+        self.hub.mkdir()
+        self.push(b"first")
+        self.store = CountingStore(self.hub)
+        self.cache = ModelCache(folder / "models", self.store)
+        self.cache.open()
+        self.files = self.cache.fetch(spec())
+        self.woken = asyncio.Event()
+        self.pushes = Pushes(self.cache, wake=self.woken.set, pace=pace)
+
+    def push(self, content: bytes) -> Catalog:
+        return pushed(self.hub, {"x.gguf": content}, source=self.folder / content.decode())
+
+    def watch(self, refresh: Refresh = Refresh.NEVER) -> None:
+        watched = Watched(
+            spec=spec(), digest=self.files.digest, refresh=refresh, limit_seconds=None
+        )
+        self.pushes.watch({MODEL: watched})
+
+    async def looked(self, times: int) -> None:
+        before = self.store.listed
+        await until(lambda: self.store.listed >= before + times)
+
+    @property
+    def revision(self) -> str | None:
+        found = self.cache.lookup(spec())
+        return found.revision if found is not None else None
+
+    @property
+    def served(self) -> bytes:
+        """What a backend that was started before still has."""
+        return Path(self.files.path).read_bytes()
+
+    @property
+    def reason(self) -> str:
+        noticed = self.pushes.noticed.get(MODEL)
+        return noticed.reason if noticed else ""
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    made = World(tmp_path)
+    yield made
+    await made.pushes.close()
+
+
+async def test_the_same_push_is_no_news(world: World) -> None:
+    world.watch()
+
+    await world.looked(10)
+
+    assert not world.woken.is_set()
+    assert world.pushes.noticed == {}
+
+
+async def test_a_newer_push_is_told_and_the_files_stay(world: World) -> None:
+    world.watch()
+    newer = world.push(b"second")
+
+    await until(world.woken.is_set)
+
+    noticed = world.pushes.noticed[MODEL]
+    assert noticed.push.revision == newer.digest
+    assert noticed.reason == (
+        f"a newer push is in the hub: digest {newer.digest}; "
+        "`refresh: auto` or `digest:` takes it up"
+    )
+    await world.looked(5)
+    assert world.cache.lookup(spec()) == world.files
+
+
+async def test_what_was_pushed_back_is_no_news_any_more(world: World) -> None:
+    world.watch()
+    world.push(b"second")
+    await until(lambda: MODEL in world.pushes.noticed)
+
+    pushed(world.hub, {"x.gguf": b"first"}, source=world.folder / "back")
+
+    await until(lambda: MODEL not in world.pushes.noticed)
+
+
+async def test_a_hub_that_is_away_takes_nothing_back(world: World) -> None:
+    world.watch()
+    world.push(b"second")
+    await until(lambda: MODEL in world.pushes.noticed)
+
+    world.hub.rename(world.folder / "away")
+
+    await world.looked(5)
+    assert MODEL in world.pushes.noticed
+
+
+async def test_what_every_look_sees_anew_is_not_taken_up(world: World) -> None:
+    """A push after the other: the last one counts."""
+    pushes = iter(range(1000))
+
+    def push_once_more(_looks: int) -> None:
+        world.push(f"push-{next(pushes)}".encode())
+
+    world.store.on_listing = push_once_more
+    world.watch(Refresh.AUTO)
+
+    await world.looked(10)
+
+    assert world.cache.lookup(spec()) == world.files
+    assert world.pushes.noticed == {}
+
+
+async def test_refresh_auto_brings_it_and_wakes_the_loop(world: World) -> None:
+    world.watch(Refresh.AUTO)
+    newer = world.push(b"second")
+
+    await until(lambda: world.revision == newer.digest)
+    await until(lambda: MODEL not in world.pushes.noticed)
+    assert world.woken.is_set()
+    assert world.served == b"first"
+
+
+async def test_a_pull_that_fails_is_told_and_tried_again(world: World) -> None:
+    newer = world.push(b"second")
+    (file,) = (item for item in world.store.objects(PREFIX))
+    stored = world.hub / file.key
+    stored.write_bytes(b"SECOND")
+    world.watch(Refresh.AUTO)
+
+    await until(lambda: "does not match its sha256" in world.reason)
+    assert world.cache.lookup(spec()) == world.files
+    stored.write_bytes(b"second")
+
+    await until(lambda: MODEL not in world.pushes.noticed)
+    assert world.revision == newer.digest
+
+
+async def test_a_pull_that_nobody_wants_any_more_ends(world: World) -> None:
+    newer = world.push(b"second")
+    begun, ended = asyncio.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    read = world.store.read
+
+    def slow(stored: Any, fd: int, **callbacks: Any) -> None:
+        if ".json" not in stored.key:
+            loop.call_soon_threadsafe(begun.set)
+            while not callbacks["cancelled"]():
+                pass
+            loop.call_soon_threadsafe(ended.set)
+        read(stored, fd, **callbacks)
+
+    world.store.read = slow  # type: ignore[method-assign]
+    world.watch(Refresh.AUTO)
+    await until(begun.is_set)
+    assert world.reason.endswith(f"digest {newer.digest}; it is fetched, then taken up")
+
+    world.pushes.watch({})
+
+    await until(ended.is_set)
+    await until(lambda: world.pushes.noticed == {})
+    assert world.cache.lookup(spec()) == world.files
+
+
+async def test_an_operator_need_not_wait_for_the_pause(tmp_path: Path) -> None:
+    world = World(tmp_path, NEVER_AGAIN)
+    world.push(b"second")
+    looks = world.store.listed
+    world.watch()
+    await until(lambda: world.store.listed == looks + 1)
+
+    world.pushes.hurry(None)
+
+    await until(lambda: MODEL in world.pushes.noticed)
+    await world.pushes.close()
+
+
+async def test_a_model_that_changes_is_watched_as_it_is_now(world: World) -> None:
+    world.watch()
+    newer = world.push(b"second")
+    await until(lambda: MODEL in world.pushes.noticed)
+
+    world.files = replace(world.files, digest=newer.files[0].sha256)  # type: ignore[arg-type]
+    world.cache.refresh(spec())
+    world.watch()
+
+    await until(lambda: world.pushes.noticed == {})
