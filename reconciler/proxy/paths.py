@@ -23,9 +23,9 @@ class Paths(Router):
             if isinstance(route, Route) and not route.param_convertors
         }
 
-    async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         endpoint = self._whole.get(scope["path"]) if scope["type"] == "http" else None
         if endpoint is None:
-            await super().app(scope, receive, send)
+            await super().__call__(scope, receive, send)
         else:
             await endpoint(scope, receive, send)
