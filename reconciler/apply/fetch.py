@@ -16,7 +16,8 @@ TELL_SECONDS = 1.0
 
 
 class Fetch:
-    """A download, before, while and after it runs. `progress`: bytes done and total.
+    """A download, before, while and after it runs. `progress`: bytes done and total; of a check,
+    while files that look changed are read.
 
     `moved_bytes`: of those done, what was not here before; what came twice counts once. `moved`:
     called on the event loop when these have changed, at most once in `TELL_SECONDS`.
@@ -32,6 +33,7 @@ class Fetch:
         self.moved_bytes = 0
         self._here_before: int | None = None
         self._speed = Speed()
+        self._checking: Speed | None = None
         self._model = model
         self._cache = cache
         self._given_up = threading.Event()
@@ -45,7 +47,10 @@ class Fetch:
     @property
     def detail(self) -> str:
         """How far it is, for operators."""
-        return self._speed.text(time.monotonic())
+        checking, now = self._checking, time.monotonic()
+        if checking is not None:
+            return f"checks files that look changed, {checking.text(now)}"
+        return self._speed.text(now)
 
     def give_up(self) -> None:
         """It notices at its next chunk; one that still waits for a slot ends at once."""
@@ -74,17 +79,33 @@ class Fetch:
 
     def _work(self) -> None:
         spec = self._model.spec
-        self._cache.fetch(spec, on_progress=self._note, cancelled=self._given_up.is_set)
+        self._cache.fetch(
+            spec,
+            on_progress=self._note,
+            on_check=self._note_check,
+            cancelled=self._given_up.is_set,
+        )
         if self._cache.lookup(spec) is None:  # else it would be fetched for ever
             raise Transient(f"cannot use {spec.source}: its files were fetched and are not found")
 
+    def _note_check(self, done: int, total: int) -> None:
+        now = time.monotonic()
+        self._checking = self._checking or Speed()
+        self._checking.note(done, total, now)
+        self.progress = (done, total)
+        self._tell(now)
+
     def _note(self, done: int, total: int) -> None:
         now = time.monotonic()
+        self._checking = None
         if self._here_before is None:
             self._here_before = done
         self.moved_bytes = max(self.moved_bytes, done - self._here_before)
         self.progress = (done, total)
         self._speed.note(done, total, now)
+        self._tell(now)
+
+    def _tell(self, now: float) -> None:
         if now - self._told_at >= TELL_SECONDS:
             self._told_at = now
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens any more

@@ -116,11 +116,13 @@ class ModelCache:
         spec: ModelSpec,
         *,
         on_progress: OnProgress = lambda _done, _total: None,
+        on_check: OnProgress = lambda _done, _total: None,
         cancelled: Callable[[], bool] = lambda: False,
     ) -> FilesCached:
         """Bring the model's files here. Blocking, for a thread; does nothing where they are here.
 
-        Raises Transient (also when cancelled) or Rejected.
+        `on_check`: told of files that look changed and are read, before anything is brought. Raises
+        Transient (also when cancelled) or Rejected.
         """
         address = _address(spec)
         if isinstance(address, LocalAddress):
@@ -128,7 +130,7 @@ class ModelCache:
         if (found := self.lookup(spec)) is not None:
             return found
         prefix = address.prefix
-        if (found := self._mended(spec, prefix, on_progress, cancelled)) is not None:
+        if (found := self._mended(spec, prefix, on_check, cancelled)) is not None:
             return found
         pull = self._pull(prefix, on_progress, cancelled)
         self._import(spec, address, on_progress, cancelled)
@@ -184,7 +186,7 @@ class ModelCache:
             self._usage.measure_prefix(prefix)
 
     def _mended(
-        self, spec: ModelSpec, prefix: str, on_progress: OnProgress, cancelled: Callable[[], bool]
+        self, spec: ModelSpec, prefix: str, on_check: OnProgress, cancelled: Callable[[], bool]
     ) -> FilesCached | None:
         """Check what is here and looks changed: without the hub, if that is all it takes."""
         needed = self.needed(spec)
@@ -192,7 +194,7 @@ class ModelCache:
             return None
         try:
             with held(self._layout.lock(prefix), cancelled=cancelled):
-                self.keeper.mend(needed, on_progress, cancelled)
+                self.keeper.mend(needed, on_check, cancelled)
         except OSError as exc:
             raise Transient(f"cannot check the files of {prefix}: {exc.strerror}") from exc
         self._published.forget()

@@ -51,7 +51,7 @@ def test_a_touched_file_is_read_once_and_kept_with_the_hub_away(tmp_path: Path) 
     assert cache.lookup(spec()) is None
     told: list[tuple[int, int]] = []
 
-    found = cache.fetch(spec(), on_progress=lambda done, total: told.append((done, total)))
+    found = cache.fetch(spec(), on_check=lambda done, total: told.append((done, total)))
 
     assert found.path == str(path)
     assert cache.lookup(spec()) == found
