@@ -5,7 +5,7 @@ from dataclasses import dataclass
 _MIB = 1 << 20
 _SMALLEST = 8 * _MIB
 _LARGEST = 64 * _MIB
-_PARTS_A_FILE = 16
+_PARTS_A_FILE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,13 +16,13 @@ class Part:
 
 
 def part_bytes_for(size_bytes: int) -> int:
-    """8 to 64 MiB, and about 16 parts a file: enough for its connections to end together.
+    """8 to 64 MiB: a part for each of a file's eight connections, or several for each.
 
     A GET costs the client about 1 ms of CPU, which 8 MiB outweigh; what is lost by a kill is the
     parts under way, so they do not grow without end.
     """
-    a_sixteenth = -(-size_bytes // _PARTS_A_FILE)
-    return min(_LARGEST, max(_SMALLEST, -(-a_sixteenth // _MIB) * _MIB))
+    an_eighth = -(-size_bytes // _PARTS_A_FILE)
+    return min(_LARGEST, max(_SMALLEST, -(-an_eighth // _MIB) * _MIB))
 
 
 def parts_of(size_bytes: int, part_bytes: int) -> tuple[Part, ...]:

@@ -8,6 +8,7 @@ import errno
 import os
 import random
 import threading
+import time
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,11 +25,13 @@ from reconciler.hub.rate_limit import RateLimit
 from reconciler.hub.reserve import reserve
 
 _WORKERS = 8
-_SLICE_BYTES = 256 * 1024
+_SLICE_BYTES = 1 << 20
 _BARREN_TRIES = 4
 _CUT_PAUSE_SECONDS = 0.1
 _OVERLOADED_PAUSE_SECONDS = 0.3
 _LOOK_SECONDS = 0.1
+_TELL_SECONDS = 0.02
+"""Waking the caller for every slice costs a tenth of the CPU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +65,7 @@ class Transfer:
         self._gate = Gate()
         self._changed = threading.Condition()
         self._done = 0
+        self._told_at = 0.0
         self._working = 0
         self._failure: BaseException | None = None
         self._bodies: set[Body] = set()
@@ -245,7 +249,10 @@ class Transfer:
     def _count(self, difference: int) -> None:
         with self._changed:
             self._done += difference
-            self._changed.notify()
+            now = time.monotonic()
+            if now - self._told_at >= _TELL_SECONDS:
+                self._told_at = now
+                self._changed.notify()
 
     def _crc32_of(self, part: Part) -> int:
         crc32 = 0

@@ -8,6 +8,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -52,12 +53,15 @@ Contender = Callable[[Order], Run]
 
 def main() -> None:
     options = _options()
+    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     size_bytes = int(options.gib * _GIB)
     with tempfile.TemporaryDirectory(prefix="bench-", dir=options.dir) as folder:
         root = Path(folder)
         digests = make_files(root, size_bytes)
         results = {}
         for name, serve in _origins(root).items():
+            if options.only not in (None, name):
+                continue
             try:
                 with serve as origin:
                     runs = _measure(origin, root, digests, options.rounds)
@@ -96,6 +100,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="tests.bench.cache")
     parser.add_argument("--gib", type=float, default=4.0, help="of all files together")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", help="the name of a server, as in the results")
     parser.add_argument("--dir", type=Path, help="where the files go: twice their size is needed")
     parser.add_argument("--json", type=Path, help="where the results go")
     return parser.parse_args()
@@ -225,17 +230,26 @@ def _run(argv: list[str], said: str) -> tuple[str, float, int]:
 
 
 def _watch_memory(pid: int, peak: list[int]) -> None:
-    """The kernel's own maximum, looked at often: that of wait4 includes our own before the exec."""
-    status = Path(f"/proc/{pid}/status")
-    while True:
-        try:
-            found = [line for line in status.read_text().splitlines() if line.startswith("VmHWM")]
-        except OSError:
-            return
-        if not found:
-            return  # it has ended
-        peak[0] = int(found[0].split()[1]) * 1024
+    """The kernel's own maxima of a process and its children, looked at often.
+
+    That of wait4 includes our own, before the exec.
+    """
+    while found := _peak_bytes(pid):
+        children = Path(f"/proc/{pid}/task").glob("*/children")
+        with suppress(OSError):
+            pids = [int(child) for path in children for child in path.read_text().split()]
+            found += sum(_peak_bytes(child) for child in pids)
+        peak[0] = max(peak[0], found)
         time.sleep(0.02)
+
+
+def _peak_bytes(pid: int) -> int:
+    """0: it has ended."""
+    with suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM"):
+                return int(line.split()[1]) * 1024
+    return 0
 
 
 def _rclone_copy(order: Order) -> list[str]:

@@ -219,12 +219,13 @@ def test_all_reads_of_a_node_share_a_limit_of_connections(patient_rig: Rig) -> N
     for reader in readers:
         reader.start()
     wait_until(lambda: patient_rig.proxy.stalled == 16, what="16 of 24 parts are asked for")
+    most_open = patient_rig.proxy.most_open
     patient_rig.proxy.release()
     for reader in readers:
         reader.join()
 
     assert read == [BIG] * 8
-    assert patient_rig.proxy.most_open == 16
+    assert most_open == 16
 
 
 class _WholeObjects(http.server.BaseHTTPRequestHandler):
