@@ -17,6 +17,8 @@ class Channel:
         self._end = end
         self._rest = b""
         self._sending = threading.Lock()
+        self._readable = select.poll()  # select() fails where 1024 files are open
+        self._readable.register(end, select.POLLIN)
 
     def send(self, message: Message) -> None:
         """Raises OSError where the other end is closed."""
@@ -26,7 +28,7 @@ class Channel:
     def receive(self, timeout_seconds: float | None = None) -> Message | None:
         """None: nothing came within this time. Raises EOFError where the other end is closed."""
         while b"\n" not in self._rest:
-            if not select.select([self._end], [], [], timeout_seconds)[0]:
+            if not self._readable.poll(timeout_seconds and 1000 * timeout_seconds):
                 return None
             came = self._end.recv(_READ_BYTES)
             if not came:
