@@ -61,6 +61,7 @@ def ended(agent: Agent, job: Job) -> Job:
     return wait_for(is_over, what=f"the end of the import\n{agent.recent_log}")
 
 
+@pytest.mark.timeout(300)  # rclone's server takes seconds for a write while the disk is busy
 @pytest.mark.parametrize("kind", ["directory", "s3"])
 def test_one_node_imports_and_the_next_one_asks_nobody(
     make_agent: MakeAgent, upstream: FakeHub, tmp_path: Path, kind: str
@@ -80,13 +81,13 @@ def test_one_node_imports_and_the_next_one_asks_nobody(
             agent.write(manifest(OF_HF))
         first.start()
         first.wait_up()
-        first.wait_state("a", "loaded")
+        first.wait_state("a", "loaded", seconds=140)
         assert upstream.files_asked(".gguf") == ["m-Q4.gguf"]
         upstream.requests.clear()
 
         second.start()
         second.wait_up()
-        second.wait_state("a", "loaded")
+        second.wait_state("a", "loaded", seconds=140)
 
         assert upstream.requests == []
         assert look_all(second) == []
