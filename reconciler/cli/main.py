@@ -26,6 +26,7 @@ COMMANDS = {
     "reconcile": "Make an agent look again now; retry failures.",
     "doctor": "Check this machine; explain what is amiss.",
     "hub": "Push models to the hub; list, verify, remove.",
+    "cache": "This node's model files: list, verify, remove.",
     "schema": "Print the manifest's JSON schema, for editors.",
 }
 """In the order in which one meets them. Each is the function of that name in its own module, or
