@@ -1,7 +1,9 @@
 """Room for downloads: budgets, pins, what goes and what is refused, on real files and hubs."""
 
+import contextlib
 import os
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,20 @@ from tests.cache.specs import CountingStore, put, spec
 MIB = 2**20
 NODE_A = Owner(node="node-a", data_dir="/a")
 NODE_B = Owner(node="node-b", data_dir="/b")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 4 MiB."""
+    folder = tmp_path / "models"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "none", str(folder)]
+    if os.getuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("needs the right to mount")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
 
 
 def cache_of(
@@ -237,6 +253,33 @@ def test_files_used_in_place_and_an_operators_link_are_never_touched(tmp_path: P
     assert mine.is_file()
     assert (tmp_path / "models/gguf/o_linked").is_symlink()
     assert [gone.prefix for gone in evicted(cache)] == [first]
+
+
+def test_a_small_disk_makes_room_and_recovers_when_it_fills_up_midway(
+    tmp_path: Path, hub: tuple[Path, Store], small_disk: Path
+) -> None:
+    """Without a budget the disk is the limit. Full in mid-download, the next try is the cure."""
+    folder, store = hub
+    a, b, c = (push(folder, name) for name in ("o_a", "o_b", "o_c"))
+    cache = cache_of(tmp_path, store)
+    for source in (a, b):
+        cache.fetch(spec(source))
+    pin(cache, b=b)
+    (small_disk / "somebody-else").write_bytes(bytes(MIB))
+
+    def fill_up(done: int, _total: int) -> None:
+        if done:
+            with contextlib.suppress(OSError):  # the disk is full: as it should be
+                (small_disk / "somebody-else").write_bytes(bytes(4 * MIB))
+
+    with pytest.raises(Transient, match=r"are needed and .* are free in"):
+        cache.fetch(spec(c), on_progress=fill_up)
+
+    assert cache.lookup(spec(b)) is not None
+    assert [gone.prefix for gone in evicted(cache)] == [a]
+    (small_disk / "somebody-else").unlink()
+    assert cache.fetch(spec(c)).size_bytes == MIB
+    assert cache.lookup(spec(b)) is not None
 
 
 def test_an_eviction_that_was_cut_off_is_finished_at_the_next_start(tmp_path: Path) -> None:

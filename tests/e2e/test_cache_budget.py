@@ -1,0 +1,154 @@
+"""An agent's cache: its budget, what it evicts, and files that are not as they were."""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import xgen_model
+from tests.e2e.agent import MINIMAL_GGUF, Agent
+from tests.e2e.conftest import MakeAgent
+from tests.e2e.manifests import manifest, model
+from tests.s3_server import ACCESS_KEY, SECRET_KEY, S3Server, serve_s3
+
+MIB = 2**20
+
+
+@pytest.fixture
+def s3(tmp_path: Path) -> Iterator[S3Server]:
+    (tmp_path / "buckets/models").mkdir(parents=True)
+    with serve_s3(tmp_path / "buckets") as server:
+        yield server
+
+
+def with_hub(agent: Agent, s3: S3Server) -> Agent:
+    """Three models of a MiB each."""
+    agent.args += ["--hub", "s3://models"]
+    agent.environment |= {
+        "MINIO_ENDPOINT": s3.endpoint,
+        "MINIO_ACCESS_KEY": ACCESS_KEY,
+        "MINIO_SECRET_KEY": SECRET_KEY,
+    }
+    for name in "abc":
+        s3.put("models", f"gguf/test_{name}/x.gguf", MINIMAL_GGUF + os.urandom(MIB))
+    return agent
+
+
+def entry(name: str, **fields: str) -> str:
+    return model(name, source=f"gguf/test_{name}", **fields)
+
+
+def up(agent: Agent, *models: str) -> None:
+    agent.write(manifest(*models))
+    agent.start()
+    agent.wait_up()
+
+
+def events(agent: Agent, kind: str) -> list[dict[str, object]]:
+    answer = agent.client.get(f"{agent.url}/api/management/events")
+    return [event for event in answer.json()["events"] if event["kind"] == kind]
+
+
+def cached(agent: Agent, name: str) -> Path:
+    (path,) = (agent.data / f"models/.rev/gguf/test_{name}").glob("*/x.gguf")
+    return path
+
+
+def test_a_budget_is_kept_and_what_serves_is_not_touched(
+    make_agent: MakeAgent, s3: S3Server
+) -> None:
+    """kserve#6137 (scenario 33). Disabled models keep their files; the next try comes at once
+    when one is removed."""
+    agent = with_hub(make_agent("--cache-budget", "2500KiB"), s3)
+    up(agent, entry("a"), entry("b", enabled="false"))
+    agent.wait_state("a", "loaded")
+    agent.write(manifest(entry("a"), entry("b")))
+    agent.wait_state("b", "loaded")
+    pid = agent.wait_state("a", "loaded")["pid"]
+
+    agent.write(manifest(entry("a"), entry("b", enabled="false"), entry("c")))
+
+    refused = agent.wait_state("c", "error")
+    assert "cannot fetch gguf/test_c: 1.0 MiB are needed" in refused["reason"]
+    assert "of its 2.4 MiB; nothing can be evicted; pinned by " in refused["reason"]
+    assert cached(agent, "b").is_file()
+    agent.write(manifest(entry("a"), entry("c")))
+    agent.wait_state("c", "loaded")
+    (gone,) = events(agent, "FilesEvicted")
+    assert "gguf/test_b of digest" in str(gone["reason"])
+    assert "gguf/test_c needs 1.0 MiB" in str(gone["reason"])
+    assert not list((agent.data / "models/.rev/gguf/test_b").glob("*/x.gguf"))
+    assert agent.wait_state("a", "loaded")["pid"] == pid
+    text = agent.client.get(f"{agent.url}/metrics").text
+    assert "xgen_cache_budget_bytes 2.56e+06" in text
+
+
+def test_files_that_rotted_or_were_touched_while_nobody_ran(
+    make_agent: MakeAgent, s3: S3Server
+) -> None:
+    """ollama#17520, gpustack#2519 (scenarios 30, 80): what rotted comes again, what was touched is
+    read and kept, though its hub is away."""
+    agent = with_hub(make_agent(), s3)
+    up(agent, entry("a"))
+    agent.wait_state("a", "loaded")
+    assert agent.stop() == 0
+    path = cached(agent, "a")
+    content = path.read_bytes()
+    os.truncate(path, len(content) - 1)
+    with path.open("ab") as file:
+        file.write(bytes([content[-1] ^ 1]))
+
+    up(agent, entry("a"))
+
+    agent.wait_state("a", "loaded")
+    assert path.read_bytes() == content
+    (told,) = events(agent, "FileRotten")
+    assert "x.gguf of gguf/test_a is rotten: its MD5 is" in str(told["reason"])
+    assert agent.stop() == 0
+    os.utime(path, (0, 0))
+    agent.environment["MINIO_ENDPOINT"] = "127.0.0.1:9"
+    up(agent, entry("a"))
+    agent.wait_state("a", "loaded")
+    assert events(agent, "FileRotten") == []
+
+
+def test_two_agents_on_one_cache_leave_each_other_their_files(
+    make_agent: MakeAgent, s3: S3Server, tmp_path: Path
+) -> None:
+    models = ["--models-dir", str(tmp_path / "shared"), "--cache-budget", "2500KiB"]
+    first = with_hub(make_agent(*models), s3)
+    up(first, entry("a"))
+    first.wait_state("a", "loaded")
+    second = make_agent(*models, name="b")
+    second.args += ["--hub", "s3://models", "--node", "node-b"]
+    second.environment |= first.environment
+
+    up(second, entry("b"), entry("c"))
+
+    refused = second.wait_model("c", lambda each: each["state"] in ("error", "loaded"))
+    other = second.wait_model("b", lambda each: each["state"] in ("error", "loaded"))
+    assert {refused["state"], other["state"]} == {"error", "loaded"}
+    assert first.wait_state("a", "loaded")["pid"]
+    assert list((tmp_path / "shared/.rev/gguf/test_a").glob("*/x.gguf"))
+    assert events(second, "FilesEvicted") == []
+
+
+def test_commands_beside_a_running_agent(make_agent: MakeAgent, s3: S3Server) -> None:
+    agent = with_hub(make_agent(), s3)
+    up(agent, entry("a"), entry("b"))
+    agent.wait_state("b", "loaded")
+    pid = agent.wait_state("a", "loaded")["pid"]
+    agent.write(manifest(entry("a")))
+    agent.wait_gone("b")
+    folder = ("--data-dir", agent.data)
+
+    cleaned = xgen_model("cache", "gc", "--all", *folder, "--output", "json")
+    verified = xgen_model("cache", "verify", *folder)
+
+    assert [each["prefix"] for each in json.loads(cleaned.stdout)["removed"]] == ["gguf/test_b"]
+    assert (verified.returncode, "1 file" in verified.stdout) == (0, True)
+    assert agent.wait_state("a", "loaded")["pid"] == pid
+    agent.write(manifest(entry("a"), entry("b")))
+    agent.wait_state("b", "loaded")
