@@ -107,6 +107,11 @@ class ModelCache:
         except (XgenError, OSError):
             return ()
 
+    def has_some_of(self, prefix: str) -> bool:
+        """Whether a model of this prefix can be served from here. Reads the disk."""
+        linked = self._layout.linked_digest(prefix)
+        return linked is not None or self._layout.standing(prefix) is not None
+
     def holding_of(self, digest: FilesDigest) -> Holding | None:
         """Where the files of a running backend stand; None for what is used in place."""
         return self._published.holding_of(digest)

@@ -1,20 +1,16 @@
 """`xgen-model hub list`: what the hub holds."""
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated
 
 import typer
 from rich.text import Text
 
-from reconciler.cache.choose import Wish, choose
 from reconciler.cli.checks.finding import size
 from reconciler.cli.hub_place import HubOption, existing_state, opened
 from reconciler.cli.output import Output, OutputOption, console, print_json, remark, show
 from reconciler.cli.table import Column, table
-from reconciler.errors import XgenError
-from reconciler.hub.prefix_state import PrefixState, read_state
+from reconciler.node.hub_models import row_of, rows_of
 
-_AT_ONCE = 8
 _COLUMNS = (
     Column(title="PREFIX"),
     Column(title="FORMAT", rank=2),
@@ -41,12 +37,7 @@ def list_prefixes(
     first push is under way, or was cut off. damaged: its catalog cannot be read.
     """
     with opened(hub) as place:
-        if prefix is not None:
-            rows = [_row(existing_state(place, prefix))]
-        else:
-            names = place.prefixes()
-            with ThreadPoolExecutor(_AT_ONCE) as pool:
-                rows = list(pool.map(lambda name: _row(read_state(place, name)), names))
+        rows = [row_of(existing_state(place, prefix))] if prefix is not None else rows_of(place)
         location = place.location
     if output is Output.JSON:
         print_json({"api": 1, "hub": location, "models": rows})
@@ -59,52 +50,6 @@ def list_prefixes(
     for row in rows:
         if row["reason"]:
             remark(f"{row['prefix']}: {row['reason']}")
-
-
-def _row(state: PrefixState) -> dict[str, object]:
-    catalog = state.current
-    plain = {each.key: each.size_bytes for each in state.plain}
-    found: dict[str, object] = {
-        "prefix": state.prefix,
-        "state": "verified",
-        "verified": catalog is not None,
-        "reason": None,
-        "format": None,
-        "size_bytes": sum(plain.values()),
-        "stored_bytes": sum(each.size_bytes for each in state.stored.values()),
-        "files": len(plain),
-        "digest": None,
-        "digests": [each.catalog.digest for each in state.pushed],
-        "pushed_at": None,
-        "licence": None,
-        "upstream": None,
-        "revision": None,
-    }
-    if catalog is not None:
-        upstream = catalog.upstream
-        return found | {
-            "format": catalog.facts.format,
-            "size_bytes": catalog.size_bytes,
-            "files": len(catalog.files),
-            "digest": catalog.digest,
-            "pushed_at": catalog.pushed_at,
-            "licence": catalog.licence,
-            "upstream": upstream.repository if upstream else None,
-            "revision": upstream.revision if upstream else None,
-        }
-    if state.damaged:
-        return found | {"state": "damaged", "reason": next(iter(state.damaged.values()))}
-    if state.pushes or not plain:
-        reason = "its first push is under way, or was cut off; push again, or remove it"
-        return found | {"state": "incomplete", "reason": reason}
-    return found | {"state": "unverified"} | _judged(state.prefix, plain)
-
-
-def _judged(prefix: str, sizes: dict[str, int]) -> dict[str, object]:
-    try:
-        return {"format": str(choose(sizes, Wish(where=prefix)).format)}
-    except XgenError as exc:
-        return {"reason": str(exc)}
 
 
 def _cells(row: dict[str, object]) -> list[Text]:

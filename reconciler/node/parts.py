@@ -20,6 +20,7 @@ from reconciler.backend.engines import Engines
 from reconciler.cache.model_cache import ModelCache
 from reconciler.cache.pin_board import Owner
 from reconciler.events import Journal
+from reconciler.hub.writable import WritableHub
 from reconciler.loop.chronicle import Chronicle
 from reconciler.loop.commands import Commands
 from reconciler.loop.intent import Intent
@@ -30,7 +31,8 @@ from reconciler.loop.reconciler import Reconciler
 from reconciler.metrics import Metrics
 from reconciler.node.board import Board
 from reconciler.node.clock import SystemClock
-from reconciler.node.hub import make_store
+from reconciler.node.hub import make_store, make_writer
+from reconciler.node.hub_models import HubModels
 from reconciler.node.imports import Downloads, Importer, make_imports
 from reconciler.node.metered_store import MeteredStore
 from reconciler.node.tokens import TokenCount
@@ -98,6 +100,8 @@ async def assembled(
     async with AsyncExitStack() as stack:
         await asyncio.to_thread(imports.open)
         stack.push_async_callback(asyncio.to_thread, imports.close)
+        hub_models = HubModels(_writer(settings), cache=cache, node=node)
+        stack.push_async_callback(hub_models.close)
         backends = await stack.enter_async_context(_backends(settings, node, clock, wakeup))
         pages = await stack.enter_async_context(EnginePages())
         tokens = TokenCount(live=backends.live, traffic=traffic, pages=pages, metrics=metrics)
@@ -129,6 +133,7 @@ async def assembled(
                     ending=closed,
                 ),
                 downloads=Downloads(imports, hub=bool(settings.hub.location)),
+                hub=hub_models,
                 bounds=_bounds(settings),
             ),
             closed=closed,
@@ -158,6 +163,11 @@ async def assembled(
                 wakeup=wakeup,
             ),
         )
+
+
+def _writer(settings: Settings) -> WritableHub | None:
+    location = settings.hub.location
+    return make_writer(settings.hub, location) if location else None
 
 
 def _engines(settings: Settings) -> Engines:

@@ -27,6 +27,7 @@ from reconciler.proxy.metrics_page import AgentMetrics, BackendMetrics, EnginePa
 from reconciler.proxy.paths import Paths
 from reconciler.proxy.peeking import Peeking
 from reconciler.proxy.spool import Spool
+from reconciler.proxy.storage import HubListing, StoredModels
 from reconciler.proxy.streams import Streams
 from reconciler.proxy.target import TargetServer
 from reconciler.proxy.turns import Turns
@@ -41,6 +42,7 @@ def create_app(
     metrics: Metrics,
     management: Management,
     downloads: Jobs,
+    hub: HubListing,
     pages: EnginePages,
     bounds: Bounds,
 ) -> ASGIApp:
@@ -79,6 +81,7 @@ def create_app(
             *_status(board, traffic),
             *_management(management, routes, traffic),
             *_downloads(downloads, routes),
+            Route("/api/storage/models", _Only(GET=StoredModels(hub, routes))),
             Route("/metrics", _Only(GET=AgentMetrics(metrics, board, traffic, turns))),
             Route("/metrics/backends", _Only(GET=BackendMetrics(metrics, board, pages))),
             *_later(),

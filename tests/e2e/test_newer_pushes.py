@@ -39,6 +39,8 @@ def test_a_newer_push_is_reported_and_not_taken_up(agent: Agent) -> None:
     before = agent.wait_state("a", "loaded")
     assert (before["digest"], before["prefix_digest"]) == (first.digest, first.digest)
     assert (before["verified"], before["newer"]) == (True, None)
+    (held,) = agent.client.get(f"{agent.url}/api/storage/models").json()["models"]
+    assert (held["prefix"], held["digest"], held["nodes"]) == (PREFIX, first.digest, ["node-a"])
 
     second = pushed(agent, b"2")
     look_now(agent)

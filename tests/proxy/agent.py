@@ -121,6 +121,7 @@ async def running_agent(
         metrics=metrics,
         management=operators.management(ending=stop),
         downloads=operators.jobs,
+        hub=operators.hub,
         pages=pages,
         bounds=Bounds(body_bytes=body_bytes, **settings or {}),
     )

@@ -104,6 +104,19 @@ class Jobs:
 
 
 @dataclass
+class Listing:
+    """What a hub holds, as it is told. `failure`: raised instead."""
+
+    told: dict[str, object] = field(default_factory=lambda: {"hub": "/hub", "models": []})
+    failure: XgenError | None = None
+
+    async def listing(self) -> dict[str, object]:
+        if self.failure is not None:
+            raise self.failure
+        return self.told
+
+
+@dataclass
 class Operators:
     """What a node gives to operators: its journal, a folder of logs, commands that are noted."""
 
@@ -114,6 +127,7 @@ class Operators:
     plan: Planned | None = None
     asked: list[tuple[bool, str | None]] = field(default_factory=list)
     jobs: Jobs = field(default_factory=Jobs)
+    hub: Listing = field(default_factory=Listing)
 
     def planned(self) -> Planned | None:
         return self.plan
