@@ -10,7 +10,6 @@ from reconciler.proxy import reply
 from reconciler.proxy.board import Routes
 from reconciler.proxy.errors import Problem
 
-
 _SOON = ((b"retry-after", b"5"),)
 
 
