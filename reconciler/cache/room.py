@@ -105,18 +105,30 @@ class Room:
             self._promises.remove(promise)
 
     def _make(self, model: Holding, promise: _Promise, cancelled: Callable[[], bool]) -> None:
+        """What downloads that were cut off have left goes last: it is wanted, as a rule."""
+        if self._unwritten(promise) == 0:
+            return
         if self._budget is not None:
             self._usage.measure()
-        missing = self._demand(promise).missing
-        if missing == Freed():
+        if self._demand(promise).missing == Freed():
             return
-        if missing.disk:
-            items = [item for each in (*self._promises, promise) for item in each.items]
-            remove_others(self._layout.partials, items)
+        refusal = self._evict(model, promise, cancelled)
+        if refusal is None:
+            return
+        items = [item for each in (*self._promises, promise) for item in each.items]
+        remove_others(self._layout.partials, items)
+        refusal = self._evict(model, promise, cancelled)
+        if refusal is not None:
+            raise Transient(refusal)
+
+    def _evict(
+        self, model: Holding, promise: _Promise, cancelled: Callable[[], bool]
+    ) -> str | None:
+        """Why that cannot be enough; nothing went then."""
         self._usage.measure()
         demand = self._demand(promise)
         if demand.missing == Freed():
-            return
+            return None
         order = Order(why=f"{model.prefix} needs {human(demand.needed)}", fetching=model)
         swept = sweep(
             self._layout,
@@ -127,9 +139,10 @@ class Room:
         )
         self._usage.measure()
         if not swept.choice.enough:
-            raise Transient(self._refusal(model.prefix, demand, swept))
+            return self._refusal(model.prefix, demand, swept)
         for told in swept.evicted:
             self._tell(told)
+        return None
 
     def _demand(self, promise: _Promise) -> Demand:
         disk = shutil.disk_usage(self._layout.models)

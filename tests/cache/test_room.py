@@ -222,6 +222,38 @@ def test_what_a_download_still_writes_counts_for_the_next_one(tmp_path: Path) ->
     assert cache.lookup(spec(first)) is not None
 
 
+def test_what_was_cut_off_goes_when_nothing_else_can(tmp_path: Path) -> None:
+    """And not before: it saves the bytes of a model that is still wanted."""
+    first, second = push(tmp_path / "hub", "o_a"), push(tmp_path / "hub", "o_b")
+    cache = cache_of(tmp_path, DirectoryStore(tmp_path / "hub"), 2.5)
+    cache.fetch(spec(first))
+    left = put(tmp_path / "models", ".partial/of-a-dead-process", os.urandom(MIB))
+
+    cache.fetch(spec(second))
+
+    assert left.is_file()
+    assert [gone.prefix for gone in evicted(cache)] == [first]
+    pin(cache, m=second)
+    cache.fetch(spec(first))
+    assert not left.is_file()
+
+
+def test_a_disk_below_its_headroom_still_takes_what_needs_nothing(
+    tmp_path: Path, small_disk: Path
+) -> None:
+    source = push(tmp_path / "hub", "o_a", "x.gguf", "y.gguf")
+    cache = cache_of(tmp_path, DirectoryStore(tmp_path / "hub"))
+    cache.fetch(spec(source, file="x.gguf"))
+    push(tmp_path / "hub", "o_a", "y.gguf")
+    (small_disk / "somebody-else").write_bytes(bytes(int(2.8 * MIB)))
+
+    cache.refresh(spec(source, file="x.gguf"))
+
+    found = cache.lookup(spec(source, file="x.gguf"))
+    assert found is not None
+    assert os.stat(found.path).st_nlink == 2
+
+
 def test_a_folder_that_was_taken_in_keeps_what_the_hub_does_not_have(tmp_path: Path) -> None:
     """gpustack#2061 (scenario 34) the other way round: what is not ours is not deleted."""
     source, new = push(tmp_path / "hub", "o_a"), push(tmp_path / "hub", "o_b")
