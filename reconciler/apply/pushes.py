@@ -32,9 +32,9 @@ TELL_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """In seconds. `first`: before the first look. `agree`: before the one that must agree with it.
-
-    `retry`: after a pull that failed, doubling up to `between`, the usual pause.
+    """In seconds. `first`: before the first look. `between`: the usual pause. `agree`: before the
+    look that must agree with one that saw something new; without a catalog that is `between`, for
+    files that are copied there one by one. `retry`: after a pull that failed, doubling.
     """
 
     first: float = 20.0
@@ -115,7 +115,8 @@ class Pushes:
             if push is None and known:
                 self._note(model, None)
             elif push is not None and push != seen:
-                delay, failures = pace.agree, 0
+                failures = 0
+                delay = pace.agree if push.verified else delay
             elif push is not None and watched.refresh is Refresh.NEVER:
                 self._note(model, Noticed(push=push, reason=_told(push)))
             elif push is not None and not await self._take_up(model, watched, push):

@@ -266,7 +266,7 @@ class ModelCache:
         digest = record.digest_of(choice.paths)
         if digest == found.digest or self._vouch(prefix, found, record, choice.paths, cancelled):
             return None
-        return Push(digest=digest, revision=record.digest)
+        return Push(digest=digest, revision=record.digest, verified=record.is_verified)
 
     def _vouch(
         self,

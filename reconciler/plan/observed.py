@@ -63,10 +63,14 @@ FilesState = FilesMissing | FilesCached
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Push:
-    """What the hub holds of a model instead of what is here. `revision`: of all of the prefix."""
+    """What the hub holds of a model instead of what is here. `revision`: of all of the prefix.
+
+    `verified`: a catalog names it; without one, it may be half of what somebody is copying there.
+    """
 
     digest: FilesDigest
     revision: FilesDigest
+    verified: bool
 
 
 class EffectKind(StrEnum):

@@ -1,6 +1,7 @@
 """Newer pushes to a real hub in a folder: told, or brought beside what is here."""
 
 import asyncio
+import shutil
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from reconciler.hub.catalog import Catalog
 from reconciler.plan.desired import Refresh
 from reconciler.plan.ids import ModelName
 from tests.apply.test_comparisons import until
-from tests.cache.specs import CountingStore, spec
+from tests.cache.specs import CountingStore, put, spec
 from tests.cache.test_catalogued import PREFIX, pushed
 
 MODEL = ModelName("m")
@@ -39,6 +40,11 @@ class World:
 
     def push(self, content: bytes) -> Catalog:
         return pushed(self.hub, {"x.gguf": content}, source=self.folder / content.decode())
+
+    def copy(self, content: bytes) -> None:
+        """As another tool would, to a prefix that has no catalog any more."""
+        shutil.rmtree(self.hub / PREFIX)
+        put(self.hub, f"{PREFIX}/x.gguf", content)
 
     def watch(self, refresh: Refresh = Refresh.NEVER) -> None:
         watched = Watched(
@@ -106,6 +112,29 @@ async def test_what_was_pushed_back_is_no_news_any_more(world: World) -> None:
     pushed(world.hub, {"x.gguf": b"first"}, source=world.folder / "back")
 
     await until(lambda: MODEL not in world.pushes.noticed)
+
+
+@pytest.mark.parametrize("catalog", [True, False])
+async def test_what_is_copied_there_without_a_catalog_is_given_the_whole_pause(
+    tmp_path: Path, catalog: bool
+) -> None:
+    """triton#5711 (scenario 32): a poll sees half a repository."""
+    world = World(tmp_path, replace(NEVER_AGAIN, agree=0.001))
+    world.copy(b"second")
+    if catalog:
+        world.push(b"third")
+    looks = world.store.listed
+    world.watch()
+
+    await until(lambda: world.store.listed == looks + 1)
+    if catalog:
+        await until(lambda: MODEL in world.pushes.noticed)
+    else:
+        world.pushes.hurry(MODEL)
+        await until(lambda: world.store.listed == looks + 2)
+        await until(lambda: MODEL in world.pushes.noticed)
+    assert world.store.listed == looks + 2
+    await world.pushes.close()
 
 
 async def test_a_hub_that_is_away_takes_nothing_back(world: World) -> None:

@@ -4,12 +4,13 @@ import hashlib
 import json
 import os
 import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from reconciler.cache.store import Store
+from reconciler.cache.store import Store, StoredObject
 from reconciler.errors import Transient
 from reconciler.hub.catalog import CATALOG, Catalog
 from reconciler.hub.directory import DirectoryStore
@@ -100,26 +101,64 @@ def test_a_digest_that_the_hub_has_not_is_answered_with_those_that_it_has(
         opened(tmp_path, store).fetch(spec(digest="0" * 64))
 
 
-def test_a_push_in_the_middle_of_a_pull_is_never_mixed_with_it(tmp_path: Path) -> None:
+class Reading:
+    """A store that does something once the first file of a model was read."""
+
+    def __init__(self, store: Store, act: Callable[[], object]) -> None:
+        self._store = store
+        self._act: Callable[[], object] | None = act
+        self.location, self.reads_at_once = store.location, 1
+
+    def objects(self, prefix: str, digest: str | None = None) -> Sequence[StoredObject]:
+        return self._store.objects(prefix, digest)
+
+    def prefixes(self) -> Sequence[str]:
+        return self._store.prefixes()
+
+    def read(self, stored: StoredObject, fd: int, **callbacks: Any) -> None:
+        self._store.read(stored, fd, **callbacks)
+        act, self._act = self._act, None
+        if act is not None:
+            act()
+
+
+def test_a_push_in_the_middle_of_a_pull_is_never_mixed_with_it(
+    tmp_path: Path, hub: tuple[Path, Store]
+) -> None:
+    """triton#5711 (scenario 32): the files of one push."""
+    folder, store = hub
     old = {"config.json": b"old {}", "model.safetensors": b"old weights"}
     new = {"config.json": b"new {}", "model.safetensors": b"new weights"}
-    hub = tmp_path / "hub"
-    hub.mkdir()
-    pushed(hub, old, source=tmp_path / "v1")
-
-    class PushedMeanwhile(DirectoryStore):
-        def read(self, stored: Any, fd: int, **callbacks: Any) -> None:
-            super().read(stored, fd, **callbacks)
-            if ".xgen" not in stored.key and not (tmp_path / "v2").exists():
-                pushed(hub, new, source=tmp_path / "v2")
-
-    cache = opened(tmp_path, PushedMeanwhile(hub))
+    pushed(folder, old, source=tmp_path / "v1")
+    cache = opened(tmp_path, Reading(store, lambda: pushed(folder, new, source=tmp_path / "v2")))
 
     files = cache.fetch(spec())
 
     assert {path: (Path(files.root) / path).read_bytes() for path in old} == old
     assert listed(cache, spec()) != files.digest
     assert cache.lookup(spec()) == files
+
+
+def test_what_another_tool_overwrites_in_the_middle_of_a_pull_is_never_mixed_with_it(
+    tmp_path: Path, hub: tuple[Path, Store]
+) -> None:
+    """huggingface_hub#1498 (scenario 29), without a catalog: an error, then the new files."""
+    folder, store = hub
+    old = {"config.json": b"old {}", "model.safetensors": b"old weights"}
+    new = {"config.json": b"newer {}", "model.safetensors": b"newer weights"}
+
+    def copy(files: dict[str, bytes]) -> None:
+        for path, content in files.items():
+            put(folder, f"{PREFIX}/{path}", content)
+
+    copy(old)
+    cache = opened(tmp_path, Reading(store, lambda: copy(new)))
+
+    with pytest.raises(Transient, match="it changed while it was fetched"):
+        cache.fetch(spec())
+    assert cache.lookup(spec()) is None
+    files = cache.fetch(spec())
+    assert {path: (Path(files.root) / path).read_bytes() for path in new} == new
 
 
 def test_a_file_that_another_tool_overwrites_is_an_error(
