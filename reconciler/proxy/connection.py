@@ -121,6 +121,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._state = State.CLOSING
         self._deadline.close()
+        self._reader.close()
         self._connections.discard(self)
         self._leave()
         self._exchanges.clear()

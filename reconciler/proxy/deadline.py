@@ -24,7 +24,9 @@ class Deadline:
         self._at = None
 
     def close(self) -> None:
+        """For good; it lets go of what it would have called."""
         self.clear()
+        self._passed = _nothing
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -43,3 +45,7 @@ class Deadline:
         else:
             self._at = None
             self._passed()
+
+
+def _nothing() -> None:
+    pass

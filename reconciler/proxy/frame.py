@@ -17,7 +17,7 @@ log = structlog.get_logger()
 
 
 class Frame:
-    """ASGI middleware, the outermost one. Wraps `send` only: see `client.WhileClientStays`.
+    """ASGI middleware, the outermost one. Wraps `send` only, and leaves the task as it is.
 
     Answers for the server, too, what it could not read as a request: `refused` in the state, which
     is there from the start or comes while the application reads the body.

@@ -7,10 +7,12 @@ still counted as load (scenario 50).
 """
 
 import asyncio
+import gc
 import os
 
 import pytest
 
+from reconciler.proxy.connection import Connection
 from tests.proxy import wire
 from tests.proxy.agent import running_agent
 from tests.proxy.stand_in import StartStandIn
@@ -133,6 +135,23 @@ async def test_between_two_requests_nothing_is_left_to_cancel(stand_in: StartSta
         state = await backend.state()
         assert (state["served"], state["cancelled"], state["running"]) == (15, 0, 0)
         assert agent.traffic.total == 0
+
+
+async def test_a_connection_that_is_over_needs_no_garbage_collector(stand_in: StartStandIn) -> None:
+    """It looks at the old after hundreds of thousands of connections only."""
+    backend = stand_in("--hang")
+    gc.disable()
+    try:
+        async with running_agent(backend.as_model()) as agent:
+            for leave in (wire.close, wire.half_close, wire.reset) * 3:
+                _, writer = await agent.send_raw({"model": "llm"})
+                await backend.until_running(1)
+                leave(writer)
+                await backend.until(lambda state: state["connections"] == 1)
+            left = [each for each in gc.get_objects() if isinstance(each, Connection)]
+            assert left == []
+    finally:
+        gc.enable()
 
 
 def _held() -> tuple[int, int]:
