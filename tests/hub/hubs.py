@@ -17,10 +17,10 @@ from reconciler.hub.s3 import S3Store
 from reconciler.hub.s3_connection import S3Settings, connect
 from reconciler.hub.s3_writer import S3Writer
 from reconciler.hub.writable import WritableHub
-from tests.hub.moto_server import moto_server, serve_moto
+from tests.hub.moto_server import serve_moto
 from tests.s3_server import ACCESS_KEY, SECRET_KEY, s3_store, serve_s3
 
-KINDS = ("directory", "rclone", *(("moto",) if moto_server() else ()))
+KINDS = ("directory", "rclone", "moto")
 _NUMBER = itertools.count(1)
 
 
@@ -66,10 +66,8 @@ class Servers:
             (self.folder / "models").mkdir()
             server = serve_s3(self.folder, dir_cache_time="1h")
             return self.stack.enter_context(server).settings()
-        script = moto_server()
-        assert script is not None
         settings = S3Settings(
-            endpoint=self.stack.enter_context(serve_moto(script)),
+            endpoint=self.stack.enter_context(serve_moto()),
             bucket="models",
             access_key=ACCESS_KEY,
             secret_key=SECRET_KEY,

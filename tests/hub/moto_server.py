@@ -1,8 +1,6 @@
 """A second S3 server to be judged by: moto's, which keeps its objects in memory."""
 
-import os
 import re
-import shutil
 import subprocess
 import sys
 import threading
@@ -13,16 +11,11 @@ from pathlib import Path
 _LISTENING = re.compile(r"Running on http://127\.0\.0\.1:(\d+)")
 
 
-def moto_server() -> str | None:
-    """The script of the wheel moto[server], beside our own interpreter, or one on PATH."""
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    return shutil.which("moto_server", path=path)
-
-
 @contextmanager
-def serve_moto(script: str) -> Iterator[str]:
+def serve_moto() -> Iterator[str]:
     """Runs until the end of the block, on a port that the kernel chose. Gives its endpoint."""
-    argv = [script, "-H", "127.0.0.1", "-p", "0"]
+    script = Path(sys.executable).with_name("moto_server")
+    argv = [str(script), "-H", "127.0.0.1", "-p", "0"]
     with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         said: list[str] = []

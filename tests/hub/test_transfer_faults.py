@@ -25,7 +25,6 @@ from reconciler.hub.s3_apart import S3StoreApart
 from reconciler.hub.s3_connection import S3Settings
 from tests.hub.fault_proxy import Fault, FaultProxy, Get, fault_proxy
 from tests.hub.hubs import Servers, servers
-from tests.hub.moto_server import moto_server
 from tests.hub.reading import read_all
 from tests.s3_server import ACCESS_KEY, SECRET_KEY
 from tests.waiting import wait_until
@@ -68,7 +67,7 @@ Kind = type[S3Store] | type[S3StoreApart]
 KINDS: tuple[tuple[Kind, str], ...] = (
     (S3Store, "rclone"),
     (S3StoreApart, "rclone"),
-    *(((S3Store, "moto"),) if moto_server() else ()),
+    (S3Store, "moto"),
 )
 
 
