@@ -37,8 +37,8 @@ CHANGING = frozenset({Verb.START, Verb.RESTART, Verb.REROUTE, Verb.STOP})
 class Running:
     """One model as an agent tells of it.
 
-    `pid` None: no process. `target_hash`: of the instance that is coming. `spec` and `routing` by
-    field; None: the agent does not tell them.
+    `pid` None: no process. `revision`: what `digest:` would pin. `target_hash`: of the instance
+    that is coming. `spec` and `routing` by field; None: the agent does not tell them.
     """
 
     name: ModelName
@@ -48,6 +48,7 @@ class Running:
     pid: int | None = None
     spec_hash: SpecHash | None = None
     digest: FilesDigest | None = None
+    revision: str | None = None
     target_hash: SpecHash | None = None
     target_state: State | None = None
     target_reason: str = ""
@@ -150,13 +151,17 @@ def _observed(
     if now is None:
         return ObservedModel(name=name, files=_files_of(digest))
     if model is not None and now.spec_hash == model.spec_hash:
-        digest = now.digest
+        digest = now.digest if _pinned(model) in (None, now.revision) else digest
     return ObservedModel(
         name=name,
         processes=_processes(now),
         files=_files_of(digest),
         refusal=_refusal(now, model),
     )
+
+
+def _pinned(model: DesiredModel) -> str | None:
+    return model.spec.digest.removeprefix("sha256:") if model.spec.digest is not None else None
 
 
 def _files_of(digest: FilesDigest | None) -> FilesState:

@@ -45,6 +45,7 @@ def running_of(entry: Json) -> Running:
         pid=entry.get("pid"),
         spec_hash=_hash(entry.get("spec_hash")),
         digest=FilesDigest(entry["digest"]) if entry.get("digest") else None,
+        revision=entry.get("prefix_digest"),
         target_hash=_hash(target.get("spec_hash")),
         target_state=_state(target["state"]) if target else None,
         target_reason=str(target.get("reason", "")),

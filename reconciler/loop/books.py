@@ -48,7 +48,7 @@ class Books:
     def __init__(self) -> None:
         self._pages: dict[ModelName, _Page] = {}
         self._instances: dict[Nonce, Instance] = {}
-        self._desired: Mapping[ModelName, SpecHash] = {}
+        self._desired: Mapping[ModelName, Collection[SpecHash]] = {}
 
     def failure(self, model: ModelName) -> Failure | None:
         return self._page(model).failure
@@ -94,8 +94,8 @@ class Books:
             page.failure = None
         return bool(failed)
 
-    def want(self, desired: Mapping[ModelName, SpecHash]) -> None:
-        """Note which specs are desired now."""
+    def want(self, desired: Mapping[ModelName, Collection[SpecHash]]) -> None:
+        """Note which specs are desired now, and which downloads."""
         self._desired = desired
 
     def see(self, view: BackendView) -> None:
@@ -185,7 +185,7 @@ class Books:
         page.recent.append(page.failure)
 
     def _wanted(self, model: ModelName, spec_hash: SpecHash) -> bool:
-        return self._desired.get(model) == spec_hash
+        return spec_hash in self._desired.get(model, ())
 
     def _page(self, model: ModelName) -> _Page:
         page = self._pages.get(model)

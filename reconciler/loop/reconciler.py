@@ -137,7 +137,9 @@ class Reconciler:
         bind_contextvars(revision=understanding.revision.applied)
         now = self._clock.monotonic()
         self._books.want(
-            {model.name: model.spec_hash for model in desired.models} if desired else {}
+            {model.name: (model.spec_hash, model.fetch_key) for model in desired.models}
+            if desired
+            else {}
         )
         if self._book(now) | self._obey():
             self._standstill = None

@@ -8,7 +8,10 @@ from reconciler.plan.phase import State
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchFiles:
-    """Bring the model's files into the cache and verify them (R5: before any stop)."""
+    """Bring the model's files into the cache and verify them (R5: before any stop).
+
+    `spec_hash`: with the digest that the manifest pins, if any.
+    """
 
     model: ModelName
     spec_hash: SpecHash

@@ -40,7 +40,7 @@ class SecretRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSpec:
-    """What reaches the backend's process; all of it goes into the spec hash.
+    """What reaches the backend's process; all but `digest` goes into the spec hash.
 
     `gpus`: how many; 0 means CPU, None the node's default. `gpu_ids`: as written.
     `backend` is "auto" or an id of design §8. `extra_args` are already merged with the defaults.
@@ -93,6 +93,12 @@ class DesiredModel:
     """How many requests may be passed on at a time; None: any number."""
     gpus: tuple[GpuUuid, ...] = ()
     """Resolved devices; empty on CPU."""
+
+    @property
+    def fetch_key(self) -> SpecHash:
+        """What a download is for: with another `digest:` it is another one, of the same spec."""
+        digest = self.spec.digest
+        return self.spec_hash if digest is None else SpecHash(f"{self.spec_hash}@{digest}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

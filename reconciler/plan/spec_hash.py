@@ -1,7 +1,8 @@
 """The hash of what a process gets from the manifest: when it changes, the model restarts (R4).
 
 Only fields that differ from their default are hashed, so that a new field with a default changes no
-hash that a running process already carries.
+hash that a running process already carries. `digest` is not: it reaches the process as its files,
+which have a digest of their own, so that pinning what runs restarts nothing.
 """
 
 import hashlib
@@ -16,6 +17,7 @@ from reconciler.plan.ids import SpecHash
 VERSION = 1
 """Grows when the same spec would hash differently; the old one can then be told from the new."""
 _HEX_DIGITS = 16
+_OF_FILES = frozenset({"digest"})
 
 
 def spec_hash(spec: ModelSpec) -> SpecHash:
@@ -27,7 +29,7 @@ def spec_hash(spec: ModelSpec) -> SpecHash:
     written = {
         field.name: _canonical(value)
         for field in fields(spec)
-        if (value := getattr(spec, field.name)) != _default(field)
+        if field.name not in _OF_FILES and (value := getattr(spec, field.name)) != _default(field)
     }
     text = json.dumps(written, sort_keys=True, separators=(",", ":"))
     digest = hashlib.sha256(text.encode("ascii")).hexdigest()

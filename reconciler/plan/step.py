@@ -92,8 +92,8 @@ def _while_fetching(case: Case, effect: InFlight) -> Step:
     wanted = case.wanted
     if wanted is None:
         step = _unwanted(case)
-    elif effect.spec_hash != wanted.spec_hash:
-        why = f"spec changed ({effect.spec_hash} → {wanted.spec_hash}) during the download"
+    elif effect.spec_hash != wanted.fetch_key:
+        why = f"spec changed ({effect.spec_hash} → {wanted.fetch_key}) during the download"
         step = Step(state=State.PENDING, reason=why)
     elif effect.aborting:
         step = Step(state=State.PENDING, reason="goes on once a download given up has ended")
@@ -157,7 +157,7 @@ def _towards(case: Case, wanted: DesiredModel, now: float) -> Step:
     again = f"; {ordinal(failure.count + 1)} try, after: {failure.reason}" if failure else ""
     if case.instance is None:
         reason = f"files of {wanted.spec.source} are not in the cache{again}"
-        fetch = FetchFiles(model=case.name, spec_hash=wanted.spec_hash, reason=reason)
+        fetch = FetchFiles(model=case.name, spec_hash=wanted.fetch_key, reason=reason)
         return Step(state=State.CACHING, reason=reason, action=fetch)
     if case.process is None:
         reason = f"in the manifest and not running{again}"
@@ -196,7 +196,10 @@ def _barred(case: Case, failure: Failure | None, now: float) -> Step | None:
 def _failure_that_counts(case: Case, wanted: DesiredModel) -> Failure | None:
     """The failure of exactly what is desired now. Cached files undo a failed fetch."""
     failure = case.seen.failure
-    if failure is None or failure.during == "stop" or failure.spec_hash != wanted.spec_hash:
+    if failure is None or failure.during == "stop":
+        return None
+    key = wanted.fetch_key if failure.during == "fetch" else wanted.spec_hash
+    if failure.spec_hash != key:
         return None
     files = case.seen.files
     if isinstance(files, FilesMissing):

@@ -92,6 +92,15 @@ def test_another_source_restarts_after_a_fetch() -> None:
     assert (change.verb, change.fetch) == (Verb.RESTART, True)
 
 
+@pytest.mark.parametrize(("pinned", "verb"), [("a" * 64, Verb.UNCHANGED), ("b" * 64, Verb.RESTART)])
+def test_a_digest_restarts_only_what_has_other_files(pinned: str, verb: Verb) -> None:
+    before, after = desired(model("a")), desired(model("a", digest=f"sha256:{pinned}"))
+
+    change = only(compared(after, telling(before, "a", prefix_digest="a" * 64)))
+
+    assert (change.verb, bool(change.fetch)) == (verb, verb is Verb.RESTART)
+
+
 def test_files_that_another_model_runs_on_are_known_to_be_cached() -> None:
     before = desired(model("a"))
     after = desired(model("a"), model("b", source="gguf/org_a", type="embedding"))

@@ -79,7 +79,11 @@ def test_a_digest_brings_an_older_push_back(agent: Agent) -> None:
     agent.write(manifest(model("a")))
     agent.start()
     agent.wait_up()
-    assert agent.wait_state("a", "loaded")["digest"] == digests[2]
+    before = agent.wait_state("a", "loaded")
+    assert before["digest"] == digests[2]
+    agent.write(manifest(model("a", digest=digests[2], aliases="[pinned]")))
+    pinned = agent.wait_model("a", lambda e: e["aliases"] == ["pinned"])
+    assert (pinned["pid"], pinned["state"], pinned["target"]) == (before["pid"], "loaded", None)
 
     agent.write(manifest(model("a", digest=digests[0])))
 

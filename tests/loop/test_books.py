@@ -17,7 +17,7 @@ OLD = Instance(spec_hash=SpecHash("1:old"), files_digest=FilesDigest("d"))
 
 def books() -> Books:
     made = Books()
-    made.want({M: WANTED.spec_hash})
+    made.want({M: [WANTED.spec_hash]})
     return made
 
 
@@ -157,7 +157,7 @@ def test_a_model_that_is_gone_is_forgotten() -> None:
 def test_an_operator_lifts_the_failure_of_one_model_only() -> None:
     other = ModelName("other")
     made = Books()
-    made.want({M: WANTED.spec_hash, other: WANTED.spec_hash})
+    made.want({M: [WANTED.spec_hash], other: [WANTED.spec_hash]})
     for name in (M, other):
         made.book_outcome(replace(failed("fetch"), model=name), at=1.0)
     assert set(made.forgive(M)) == {M}

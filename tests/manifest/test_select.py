@@ -114,6 +114,7 @@ def test_defaults_are_for_their_own_document_only() -> None:
         {"enabled": False},
         {"on_failure": "keep"},
         {"refresh": "auto"},
+        {"digest": "0" * 64},
         {"extra_args": {"ctx-size": 1}},
         {"type": "llm", "backend": "auto"},
     ],

@@ -61,7 +61,7 @@ def gpus(data: Data) -> tuple[GpuUuid, ...]:
 def desired_model(name: str, data: Data) -> DesiredModel:
     return DesiredModel(
         name=ModelName(name),
-        spec=ModelSpec(source=f"gguf/{name}"),
+        spec=ModelSpec(source=f"gguf/{name}", digest=data.get("digest")),
         spec_hash=SpecHash(data.get("spec", "s1")),
         place=Place(file="models.yaml", line=1, column=1),
         enabled=data.get("enabled", True),
