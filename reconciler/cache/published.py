@@ -2,6 +2,7 @@
 
 import os
 import stat
+import time
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -16,9 +17,12 @@ from reconciler.plan.observed import FilesCached
 
 Link = tuple[str, int, int]
 """What a prefix's link says, and device and inode of the folder that it stands in."""
-Signature = tuple[Link | None, tuple[tuple[str, int, int], ...]]
-"""The prefix's link, and name, inode and mtime of each record and its stamps: changes with any."""
-_NOTHING: Signature = (None, ())
+Signature = tuple[Link | None, int, int]
+"""The prefix's link, and inode and mtime of its folder of records. Records and stamps are replaced
+by a rename in there, so one look tells that any of them is another now."""
+_NOTHING: Signature = (None, 0, 0)
+_CLOCK_GRAIN_NS = 10**8
+"""Kernels stamp changes with their tick, of 10 ms at most: within it two may have the same mtime."""
 
 
 class Standing(StrEnum):
@@ -72,9 +76,13 @@ class _Places:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The candidates for one wish, best first, as of one state of the prefix."""
+    """The candidates for one wish, best first, as of one state of the prefix.
+
+    `settled`: it was seen so long after its change that another one would show in the mtime.
+    """
 
     signature: Signature
+    settled: bool
     candidates: tuple[Candidate, ...]
 
 
@@ -149,8 +157,9 @@ class Published:
         signature = self._signature(prefix)
         key = (prefix, wish, digest)
         found = self._memory.get(key)
-        if found is None or found.signature != signature:
-            found = Found(signature, self._candidates(prefix, wish, digest))
+        if found is None or found.signature != signature or not found.settled:
+            settled = time.time_ns() - signature[2] > _CLOCK_GRAIN_NS
+            found = Found(signature, settled, self._candidates(prefix, wish, digest))
             self._memory[key] = found
         return found.candidates
 
@@ -160,19 +169,11 @@ class Published:
 
     def _signature(self, prefix: str) -> Signature:
         places = self._places_of(prefix)
-        records = []
         try:
-            with os.scandir(places.revisions) as entries:
-                for entry in entries:
-                    if entry.name.endswith((".json", ".stamps")):
-                        status = entry.stat()
-                        records.append((entry.name, status.st_ino, status.st_mtime_ns))
-        except FileNotFoundError:
+            status = os.stat(places.revisions)
+        except FileNotFoundError:  # what was never fetched is looked up at every tick, too
             return _NOTHING
-        if not records:  # what was never fetched is looked up at every tick, too
-            return _NOTHING
-        records.sort()
-        return _link(places), tuple(records)
+        return _link(places), status.st_ino, status.st_mtime_ns
 
     def _places_of(self, prefix: str) -> _Places:
         """A `Path` costs more than the system call that it is made for."""
