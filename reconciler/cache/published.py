@@ -22,7 +22,7 @@ Signature = tuple[Link | None, int, int]
 by a rename in there, so one look tells that any of them is another now."""
 _NOTHING: Signature = (None, 0, 0)
 _CLOCK_GRAIN_NS = 10**8
-"""Kernels stamp changes with their tick, of 10 ms at most: within it two may have the same mtime."""
+"""Kernels stamp changes with their tick, of 10 ms at most; within it two have the same mtime."""
 
 
 class Standing(StrEnum):
