@@ -18,7 +18,7 @@ import structlog
 from reconciler.apply.daemon_thread import in_daemon_thread
 from reconciler.apply.model_tasks import ModelTasks
 from reconciler.cache.model_cache import ModelCache
-from reconciler.errors import XgenError
+from reconciler.errors import Transient, XgenError
 from reconciler.plan.desired import ModelSpec, Refresh
 from reconciler.plan.ids import FilesDigest, ModelName
 from reconciler.plan.observed import Push
@@ -28,6 +28,7 @@ _log = structlog.get_logger("xgen.apply")
 AT_ONCE = 2
 """Looks, and pulls, of all models together."""
 TELL_SECONDS = 1.0
+_MOST_DOUBLINGS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,8 +120,11 @@ class Pushes:
                 delay = pace.agree if push.verified else delay
             elif push is not None and watched.refresh is Refresh.NEVER:
                 self._note(model, Noticed(push=push, reason=_told(push)))
-            elif push is not None and not await self._take_up(model, watched, push):
-                delay, failures = min(delay, pace.retry * 2**failures), min(failures + 1, 20)
+            elif push is not None:
+                asked = await self._take_up(model, watched, push)
+                if asked is not None:
+                    delay = max(asked, min(delay, pace.retry * 2**failures))
+                    failures = min(failures + 1, _MOST_DOUBLINGS)
             seen = push
             await _pause(delay, look_now)
 
@@ -147,8 +151,9 @@ class Pushes:
             self._wake()
         return True, found[0]
 
-    async def _take_up(self, model: ModelName, watched: Watched, push: Push) -> bool:
-        """Bring it. False: it failed, and the reason is noted."""
+    async def _take_up(self, model: ModelName, watched: Watched, push: Push) -> float | None:
+        """Bring it. None: it is here; else it failed, which is noted, and the hub asks for at least
+        so many seconds before another try."""
         over = threading.Event()
         progress = _Progress(self._moved(model))
         noticed = Noticed(push=push, reason=f"{_newer(push)}; it is fetched, then taken up")
@@ -163,12 +168,12 @@ class Pushes:
         except (XgenError, TimeoutError) as exc:
             cause = str(exc) or f"not done within {watched.limit_seconds:.0f} s"
             self._note(model, replace(noticed, reason=f"{_newer(push)}; {cause}; tried again"))
-            return False
+            return (exc.retry_after_seconds or 0.0) if isinstance(exc, Transient) else 0.0
         finally:
             over.set()
         self._note(model, None)
         self._wake()
-        return True
+        return None
 
     def _moved(self, model: ModelName) -> Callable[[int, int], None]:
         loop = asyncio.get_running_loop()

@@ -11,6 +11,7 @@ import pytest
 
 from reconciler.apply.pushes import Pace, Pushes, Watched
 from reconciler.cache.model_cache import ModelCache
+from reconciler.errors import Transient
 from reconciler.hub.catalog import Catalog
 from reconciler.plan.desired import Refresh
 from reconciler.plan.ids import ModelName
@@ -176,7 +177,27 @@ async def test_refresh_auto_brings_it_and_wakes_the_loop(world: World) -> None:
 
 async def test_a_pull_that_fails_is_told_and_tried_again(world: World) -> None:
     newer = world.push(b"second")
-    (file,) = (item for item in world.store.objects(PREFIX))
+    read, told = world.store.read, list[str]()
+
+    def refused(stored: Any, fd: int, **callbacks: Any) -> None:
+        if stored.size_bytes == len(b"second") and len(told) < 3:
+            told.append(world.reason)
+            raise Transient("cannot fetch x.gguf: the hub was slow")
+        read(stored, fd, **callbacks)
+
+    world.store.read = refused  # type: ignore[method-assign]
+    world.watch(Refresh.AUTO)
+
+    await until(lambda: world.revision == newer.digest)
+
+    start = f"a newer push is in the hub: digest {newer.digest}; "
+    assert told == [f"{start}it is fetched, then taken up"] * 3
+    await until(lambda: MODEL not in world.pushes.noticed)
+
+
+async def test_what_is_damaged_in_the_hub_is_not_fetched_again_and_again(world: World) -> None:
+    newer = world.push(b"second")
+    (file,) = world.store.objects(PREFIX)
     stored = world.hub / file.key
     stored.write_bytes(b"SECOND")
     world.watch(Refresh.AUTO)
@@ -184,9 +205,12 @@ async def test_a_pull_that_fails_is_told_and_tried_again(world: World) -> None:
     await until(lambda: "does not match its sha256" in world.reason)
     assert world.cache.lookup(spec()) == world.files
     stored.write_bytes(b"second")
+    assert world.store.read_keys.count(file.key) == 1
+    world.pushes.hurry(MODEL)
 
     await until(lambda: MODEL not in world.pushes.noticed)
     assert world.revision == newer.digest
+    assert world.store.read_keys.count(file.key) == 2
 
 
 async def test_a_pull_that_nobody_wants_any_more_ends(world: World) -> None:
