@@ -30,7 +30,8 @@ class Keeper:
         self._board = PinBoard(layout, owner)
         self._said: Pins | None = None
         self._said_at = 0.0
-        self._cannot_say = False
+        self.unsaid = False
+        """What models need could not be written down; it is tried again."""
         self._news: list[News] = []
         self._lock = threading.Lock()
         self.room = Room(layout, usage, self._board, budget, self._note)
@@ -56,17 +57,18 @@ class Keeper:
         Where the models folder cannot be written, nothing in it can be evicted either.
         """
         before, now = self._said, time.monotonic()
-        if before == pins and now - self._said_at < ALIVE_SECONDS:
+        if before == pins and not self.unsaid and now - self._said_at < ALIVE_SECONDS:
             return False
         try:
-            if before == pins:
+            if before == pins and not self.unsaid:
                 self._board.alive()
             else:
                 self._board.say(pins, self.budget_bytes)
+            self.unsaid = False
         except OSError as exc:
-            if not self._cannot_say:
+            if not self.unsaid:
                 _log.warning("what models need cannot be noted", cause=exc.strerror)
-            self._cannot_say = True
+            self.unsaid = True
         self._said, self._said_at = pins, now
         return before is not None and before.misses(pins)
 
@@ -77,6 +79,13 @@ class Keeper:
         for holding in holdings:
             for told in mend(self._layout, holding, on_progress=on_progress, cancelled=cancelled):
                 self._note(told)
+
+    def relieve(self) -> None:
+        """Give room on a full disk, as far as that can be."""
+        try:
+            self.room.relieve()
+        except OSError as exc:
+            _log.warning("a full disk cannot be relieved", cause=exc.strerror)
 
     def over_budget(self) -> str | None:
         """What to say of a cache that is too large. It is made smaller by the next download."""

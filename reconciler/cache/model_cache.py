@@ -16,7 +16,7 @@ from reconciler.cache.keeper import Keeper
 from reconciler.cache.layout import Layout, make_folder, publish_link
 from reconciler.cache.listing import listed
 from reconciler.cache.locking import held
-from reconciler.cache.partial import remove_dead
+from reconciler.cache.partial import NO_ROOM, remove_dead
 from reconciler.cache.pin_board import Owner
 from reconciler.cache.pins import Holding
 from reconciler.cache.published import Published
@@ -185,6 +185,8 @@ class ModelCache:
                 self._published.forget()
                 return here() or self._fetch(spec, wish, pull)
         except OSError as exc:
+            if exc.errno in NO_ROOM:
+                self.keeper.relieve()
             failure = Transient(f"cannot fetch {prefix} into {self._layout.models}: {exc.strerror}")
             return self._use_in_place(spec, prefix, wish, failure)
         finally:

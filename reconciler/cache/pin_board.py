@@ -62,6 +62,7 @@ class PinBoard:
     def __init__(self, layout: Layout, owner: Owner) -> None:
         self._folder = layout.uses
         self._owner = owner
+        self._own: Pins | None = None
 
     @contextmanager
     def locked(self, cancelled: Callable[[], bool] = lambda: False) -> Iterator[None]:
@@ -71,7 +72,11 @@ class PinBoard:
             yield
 
     def say(self, pins: Pins, budget_bytes: int | None) -> None:
-        """From now on the owner needs these; what it needed until now was used until now."""
+        """From now on the owner needs these; what it needed until now was used until now.
+
+        They count for this process, even where they cannot be written: the disk may be full.
+        """
+        self._own = pins
         with self.locked():
             before = self.said_by_owner()
             if before is not None:
@@ -104,11 +109,11 @@ class PinBoard:
     def said_by_owner(self) -> Said | None:
         return _read(self._path)
 
-    def pins(self, but: Iterable[str] = ()) -> Pins:
-        """What all agents need; `but`: without these, by key."""
-        merged = Pins()
+    def pins(self) -> Pins:
+        """What all agents need."""
+        merged = self._own or Pins()
         for each in self.said():
-            if each.owner.key not in but:
+            if self._own is None or each.owner != self._owner:
                 merged |= each.pins
         return merged
 
@@ -125,10 +130,11 @@ class PinBoard:
         return uses
 
     def forget(self, revisions: Iterable[tuple[str, str]]) -> None:
-        """These are gone. The board is locked."""
+        """These are gone. The board is locked. Never raises: to know them still costs nothing."""
         gone = set(revisions)
         uses = _read_uses(self._folder / _USED)
-        self._write_uses({key: at for key, at in uses.items() if key[:2] not in gone})
+        with contextlib.suppress(OSError):
+            self._write_uses({key: at for key, at in uses.items() if key[:2] not in gone})
 
     @property
     def _path(self) -> Path:

@@ -104,6 +104,21 @@ class Room:
         finally:
             self._promises.remove(promise)
 
+    def relieve(self) -> None:
+        """The disk is so full that nothing can be written: give back what must stay free.
+
+        Raises OSError.
+        """
+        with self._making:
+            disk = shutil.disk_usage(self._layout.models)
+            missing = Freed(disk=headroom_bytes(disk.total) - disk.free)
+            order = Order(why=f"{self._layout.models} is full")
+            swept = sweep(
+                self._layout, self._board, lambda there: choose_evictions(there, missing), order
+            )
+            for told in swept.evicted:
+                self._tell(told)
+
     def _make(self, model: Holding, promise: _Promise, cancelled: Callable[[], bool]) -> None:
         """What downloads that were cut off have left goes last: it is wanted, as a rule."""
         if self._unwritten(promise) == 0:

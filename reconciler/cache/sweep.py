@@ -58,10 +58,11 @@ def sweep(
             there = stock(revisions, staying, board.last_uses(), busy=busy)
             choice = choose(there)
             aside = [] if order.dry else [set_aside(layout, unit) for unit in choice.units]
-        if aside:
-            board.forget((unit.prefix, unit.digest) for unit in choice.units if unit.whole)
-    for path in aside:
+    for path in aside:  # which may take long, and give the room that a note takes
         remove_aside(path)
+    if aside:
+        with board.locked():
+            board.forget((unit.prefix, unit.digest) for unit in choice.units if unit.whole)
     return Swept(
         revisions=revisions,
         pins=pins,

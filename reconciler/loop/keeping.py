@@ -10,7 +10,7 @@ from reconciler.loop.observation import Looks, Seen
 from reconciler.plan.ids import FilesDigest, ModelName
 
 _LOOK_SECONDS = 60.0
-"""Between looks at a cache that is too large."""
+"""Between looks at a cache that is too large, and tries to write to one that is full."""
 
 _Running = frozenset[tuple[ModelName, FilesDigest]]
 
@@ -28,7 +28,8 @@ class Keeping:
         """Whether what must stay may be something else now. Costs next to nothing."""
         if looks is not self._looks or _running(seen) != self._running:
             return True
-        pause = ALIVE_SECONDS if self.over_budget() is None else _LOOK_SECONDS
+        at_rest = self.over_budget() is None and not self._cache.keeper.unsaid
+        pause = ALIVE_SECONDS if at_rest else _LOOK_SECONDS
         return time.monotonic() - self._said_at >= pause
 
     def pin(self, looks: Looks, seen: Seen) -> bool:

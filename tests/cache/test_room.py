@@ -57,6 +57,10 @@ def pin(cache: ModelCache, **models: str) -> None:
     cache.keeper.pin(pins_of((name, cache.needed(spec(each))) for name, each in models.items()))
 
 
+def is_noted(cache: ModelCache) -> bool:
+    return not cache.keeper.unsaid
+
+
 def evicted(cache: ModelCache) -> list[FilesEvicted]:
     return [news for news in cache.keeper.take_news() if isinstance(news, FilesEvicted)]
 
@@ -151,6 +155,30 @@ def test_what_another_agent_of_the_folder_needs_stays(tmp_path: Path) -> None:
 
     assert [gone.prefix for gone in evicted(cache)] == [ours]
     assert other.lookup(spec(theirs)) is not None
+
+
+def test_what_cannot_be_noted_on_a_full_disk_stays_all_the_same(
+    tmp_path: Path, small_disk: Path
+) -> None:
+    a, b, new = (push(tmp_path / "hub", name) for name in ("o_a", "o_b", "o_c"))
+    cache = cache_of(tmp_path, DirectoryStore(tmp_path / "hub"))
+    cache.fetch(spec(a))
+    cache.fetch(spec(b))
+    pin(cache, b=b)
+    with contextlib.suppress(OSError):
+        (small_disk / "somebody-else").write_bytes(bytes(4 * MIB))
+    pin(cache, a=a)
+    assert not is_noted(cache)
+
+    with pytest.raises(Transient, match="No space left on device"):
+        cache.fetch(spec(new))
+
+    assert [gone.prefix for gone in evicted(cache)] == [b]
+    pin(cache, a=a)
+    assert is_noted(cache)
+    (small_disk / "somebody-else").unlink()
+    cache.fetch(spec(new))
+    assert cache.lookup(spec(a)) is not None
 
 
 def test_an_agent_that_is_gone_for_long_needs_nothing(tmp_path: Path) -> None:
