@@ -3,6 +3,7 @@
 import contextlib
 import os
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from reconciler.cache.pins import Holding, Pins, pins_of
 from reconciler.cache.store import Store
 from reconciler.errors import Transient
 from reconciler.hub.directory import DirectoryStore
+from reconciler.plan.observed import FilesCached
 from tests.cache.specs import CountingStore, put, spec
 
 MIB = 2**20
@@ -155,6 +157,49 @@ def test_what_another_agent_of_the_folder_needs_stays(tmp_path: Path) -> None:
 
     assert [gone.prefix for gone in evicted(cache)] == [ours]
     assert other.lookup(spec(theirs)) is not None
+
+
+def test_two_agents_that_fetch_and_evict_at_once_spoil_nothing(tmp_path: Path) -> None:
+    """Each needs one model after another, of which hardly two fit; what it needs is whole."""
+    sources = [push(tmp_path / "hub", f"o_{number}") for number in range(4)]
+    contents = {each: (tmp_path / "hub" / each / "x.gguf").read_bytes() for each in sources}
+    wrong: list[str] = []
+
+    def work(owner: Owner, order: list[str]) -> None:
+        cache = cache_of(tmp_path, DirectoryStore(tmp_path / "hub"), 2.5, owner)
+        for source in order:
+            pin(cache, m=source)
+            while (found := _fetched(cache, source)) is None:
+                pass  # the other one evicts what this one was about to need, or holds the room
+            pin(cache, m=source)
+            again = cache.lookup(spec(source))
+            if again is not None and Path(found.path).read_bytes() != contents[source]:
+                wrong.append(source)
+        pin(cache)
+
+    threads = [
+        threading.Thread(target=work, args=(owner, order * 3))
+        for owner, order in ((NODE_A, sources), (NODE_B, sources[::-1]))
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+
+    assert not any(thread.is_alive() for thread in threads)
+    assert wrong == []
+    cache = cache_of(tmp_path, None)
+    assert cache.used_bytes <= 2.5 * MIB
+    for source in sources:
+        found = cache.lookup(spec(source))
+        assert found is None or Path(found.path).read_bytes() == contents[source]
+
+
+def _fetched(cache: ModelCache, source: str) -> FilesCached | None:
+    try:
+        return cache.fetch(spec(source))
+    except Transient:
+        return None
 
 
 def test_what_cannot_be_noted_on_a_full_disk_stays_all_the_same(

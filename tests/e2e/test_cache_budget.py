@@ -12,6 +12,7 @@ from tests.e2e.agent import MINIMAL_GGUF, Agent
 from tests.e2e.conftest import MakeAgent
 from tests.e2e.manifests import manifest, model
 from tests.s3_server import ACCESS_KEY, SECRET_KEY, S3Server, serve_s3
+from tests.waiting import wait_until
 
 MIB = 2**20
 
@@ -112,6 +113,28 @@ def test_files_that_rotted_or_were_touched_while_nobody_ran(
     up(agent, entry("a"))
     agent.wait_state("a", "loaded")
     assert events(agent, "FileRotten") == []
+
+
+def test_a_running_model_goes_on_while_its_files_are_checked(
+    make_agent: MakeAgent, s3: S3Server
+) -> None:
+    agent = with_hub(make_agent(), s3)
+    up(agent, entry("a"))
+    pid = agent.wait_state("a", "loaded")["pid"]
+    path = cached(agent, "a")
+    stamps = path.parent.with_suffix(".stamps")
+    before, content = stamps.read_bytes(), path.read_bytes()
+
+    os.utime(path, (0, 0))
+    agent.post("/api/management/reconcile", {})
+
+    wait_until(lambda: stamps.read_bytes() != before, what="the file is checked")
+    assert events(agent, "FileRotten") == []
+    path.write_bytes(content[::-1])
+    agent.post("/api/management/reconcile", {})
+    wait_until(lambda: bool(events(agent, "FileRotten")), what="the rot is seen")
+    wait_until(lambda: path.is_file() and path.read_bytes() == content, what="it is fetched again")
+    assert agent.wait_state("a", "loaded")["pid"] == pid
 
 
 def test_two_agents_on_one_cache_leave_each_other_their_files(
