@@ -50,6 +50,11 @@ class StoredRevision:
         return sum({file.inode: file.size_bytes for file in self.files}.values())
 
     @property
+    def is_only_kept(self) -> bool:
+        """What was ours of it is gone."""
+        return self.record is None and not self.files and self.kept_bytes > 0
+
+    @property
     def inodes(self) -> dict[Inode, int]:
         return {file.inode: file.size_bytes for file in self.files}
 
@@ -80,7 +85,7 @@ def stock(
     """
     units: list[Unit] = []
     for item in revisions:
-        if item.prefix not in busy:
+        if item.prefix not in busy and not item.is_only_kept:
             units += _units(item, pins, uses)
     names = Counter(file.inode for item in revisions for file in item.files)
     going = Counter(inode for unit in units for inode in unit.inodes)
@@ -149,8 +154,8 @@ def _digests(folder: str) -> set[str]:
         if entry.name.startswith("."):
             continue
         if entry.is_dir(follow_symlinks=False):
-            if not entry.name.endswith((".kept", ".evicted")):
-                found.add(entry.name)
+            if not entry.name.endswith(".evicted"):
+                found.add(entry.name.removesuffix(".kept"))
         elif entry.name.endswith(".json"):
             found.add(entry.name.removesuffix(".json"))
     return found

@@ -47,7 +47,8 @@ def list_revisions(
     """Show every revision in the cache.
 
     verified: sha256, md5 or size, by what its files were compared with; changed: a file looks
-    otherwise than it did then, and is read before it is served; incomplete: files are missing.
+    otherwise than it did then, and is read before it is served; incomplete: files are missing;
+    kept: only what an older installation had and the hub does not, which is never removed.
     """
     place = opened(data, models_dir)
     every = inventory(place.layout)
@@ -123,7 +124,7 @@ def _row(
 def _known(place: Place, item: StoredRevision) -> tuple[str, str | None, float | None]:
     """Its state, the weakest proof of a file, and when the first one was proven."""
     if item.record is None:
-        return "damaged", None, None
+        return "kept" if item.is_only_kept else "damaged", None, None
     stamps = load_stamps(place.layout.stamps(item.prefix, item.digest))
     folder = place.layout.folder(item.prefix, item.digest)
     known: list[Stamp] = []

@@ -38,7 +38,7 @@ def verify(
         told.begin("reading", sum(map(_readable_bytes, revisions)))
         found = audit(place.layout, revisions, told.advance)
     bad = [each for each in found if each.fault is not None]
-    lost = [item for item in revisions if item.record is None]
+    lost = [item for item in revisions if item.record is None and not item.is_only_kept]
     if output is Output.JSON:
         print_json(_json(revisions, found))
     else:

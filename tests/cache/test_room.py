@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.cache.budget import Budget
+from reconciler.cache.inventory import inventory
+from reconciler.cache.layout import Layout
 from reconciler.cache.model_cache import ModelCache
 from reconciler.cache.news import FilesEvicted
 from reconciler.cache.pin_board import Owner
@@ -342,6 +344,8 @@ def test_a_folder_that_was_taken_in_keeps_what_the_hub_does_not_have(tmp_path: P
     assert [gone.prefix for gone in evicted(cache)] == [source]
     (kept,) = (tmp_path / "models/.rev" / source).glob("*.kept/notes.txt")
     assert kept.read_bytes() == b"mine"
+    (left,) = (each for each in inventory(Layout(tmp_path / "models")) if each.prefix == source)
+    assert (left.is_only_kept, left.kept_bytes > 0) == (True, True)
 
 
 def test_files_used_in_place_and_an_operators_link_are_never_touched(tmp_path: Path) -> None:

@@ -192,6 +192,21 @@ def test_gc_all_leaves_what_any_agent_needs(node: Node) -> None:
     assert not (node.models / ".partial/of-a-dead-process").exists()
 
 
+def test_gc_leaves_what_the_hub_does_not_have_and_says_so(node: Node) -> None:
+    put(node.models, "gguf/o_a/notes.txt", b"mine")
+    put(node.models, "gguf/o_a/x.gguf", b"older")
+    node.hold("o_a")
+    node.pin(node.cache())
+
+    result = node.run("gc", "--all")
+
+    assert result.returncode == 0
+    assert "of an older installation that the hub does not have; remove it" in result.stderr
+    (row,) = node.told("list")["revisions"]
+    assert (row["state"], row["files"], row["kept_bytes"] > 0) == ("kept", 0, True)
+    assert node.told("verify")["ok"]
+
+
 def test_gc_says_when_models_need_more_than_the_budget(node: Node) -> None:
     node.pin(node.cache(), chat=node.hold("o_a"))
 

@@ -183,3 +183,19 @@ def test_the_last_failures_can_be_looked_up_after_a_success() -> None:
     made.book_exit(exited("load"))
     made.forgive(None)
     assert [failure.reason for failure in made.recent_failures(M)] == ["exited with code 1"]
+
+
+def test_failed_downloads_are_tried_at_once_when_there_may_be_room() -> None:
+    made = books()
+    made.book_outcome(failed("fetch"), at=11.0)
+    assert made.hurry_fetches()
+    assert made.failure(M) is None
+    assert not made.hurry_fetches()
+
+
+def test_room_is_no_cure_for_what_does_not_load() -> None:
+    made = books()
+    made.see(view())
+    made.book_exit(exited("load"))
+    assert not made.hurry_fetches()
+    assert made.failure(M) is not None
