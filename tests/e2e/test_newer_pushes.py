@@ -1,6 +1,8 @@
 """`refresh:` and `digest:` end to end: a push to the hub, and what the node makes of it."""
 
 import json
+import os
+import signal
 from pathlib import Path
 
 from reconciler.hub.catalog import Catalog
@@ -114,3 +116,10 @@ def test_a_catalog_for_what_is_served_changes_the_digest_and_nothing_else(agent:
     assert after["restarts"] == 0
     record = Path(agent.data, f"models/.rev/{PREFIX}/{catalog.digest}.json")
     assert json.loads(record.read_bytes())["present"] == ["model.gguf"]
+
+    os.kill(after["pid"], signal.SIGKILL)
+
+    again = agent.wait_model(
+        "a", lambda entry: entry["state"] == "loaded" and entry["pid"] != before["pid"]
+    )
+    assert (again["digest"], again["verified"]) == (catalog.digest, True)
