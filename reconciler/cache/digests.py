@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterable
 
+from reconciler.plan.desired import ModelSpec
 from reconciler.plan.ids import FilesDigest
 
 
@@ -14,3 +15,8 @@ def files_digest(files: Iterable[tuple[str, int, str]]) -> FilesDigest:
     """
     lines = sorted(f"{path}\0{size}\0{version}\n" for path, size, version in files)
     return FilesDigest(hashlib.sha256("".join(lines).encode(errors="surrogateescape")).hexdigest())
+
+
+def pinned_digest(spec: ModelSpec) -> str | None:
+    """The digest of the prefix that the manifest asks for, as hubs and records write it."""
+    return None if spec.digest is None else spec.digest.removeprefix("sha256:").lower()

@@ -10,6 +10,7 @@ import structlog
 from reconciler.cache.address import HubAddress, LocalAddress, parse_source
 from reconciler.cache.budget import Budget
 from reconciler.cache.choose import Undecided, Wish, choose, wish_of
+from reconciler.cache.digests import pinned_digest
 from reconciler.cache.importer import Importer
 from reconciler.cache.in_place import find_in_place
 from reconciler.cache.keeper import Keeper
@@ -91,7 +92,7 @@ class ModelCache:
             if isinstance(address, LocalAddress):
                 return self._find_local(spec, address)
             wish = wish_of(spec, address.prefix, address.file)
-            found = self._published.find(address.prefix, wish, _pinned(spec))
+            found = self._published.find(address.prefix, wish, pinned_digest(spec))
             return found or self._find_standing(spec, address.prefix, wish)
         except (XgenError, OSError):
             return None
@@ -103,7 +104,7 @@ class ModelCache:
             if isinstance(address, LocalAddress):
                 return ()
             wish = wish_of(spec, address.prefix, address.file)
-            return self._published.needed(address.prefix, wish, _pinned(spec))
+            return self._published.needed(address.prefix, wish, pinned_digest(spec))
         except (XgenError, OSError):
             return ()
 
@@ -313,7 +314,7 @@ class ModelCache:
         """With the prefix's lock held."""
         prefix = pull.prefix
         try:
-            record = self._revision(pull.store, prefix, _pinned(spec))
+            record = self._revision(pull.store, prefix, pinned_digest(spec))
         except XgenError as exc:
             return self._use_in_place(spec, prefix, wish, exc)
         choice = choose(record.sizes, wish, record.main_ref)
@@ -327,7 +328,7 @@ class ModelCache:
         if self._layout.standing(prefix) is None:
             publish_link(self._layout, prefix, record.digest)
         self._published.forget()
-        found = self._published.find(prefix, wish, _pinned(spec))
+        found = self._published.find(prefix, wish, pinned_digest(spec))
         if found is None:
             raise Transient(
                 f"cannot use {prefix}: its files vanished right after they were fetched"
@@ -385,7 +386,3 @@ class ModelCache:
 
 def _address(spec: ModelSpec) -> HubAddress | LocalAddress:
     return parse_source(spec.source, spec.file, spec.format)
-
-
-def _pinned(spec: ModelSpec) -> str | None:
-    return None if spec.digest is None else spec.digest.removeprefix("sha256:").lower()

@@ -135,16 +135,16 @@ class Pull:
 
     def _link_from_another(self, record: Record, item: RecordedObject) -> bool:
         """Share a file with a revision that has the same version of it."""
-        if not item.version:
+        if not item.version and item.sha256 is None:
             return False
         for path in self.layout.revisions(self.prefix).glob("*.json"):
             other = load_record(path)
             if other is None or other.digest == record.digest or item.path not in other.present:
                 continue
             origin = self._path(other.digest, item.path)
-            if item not in other.objects or not is_unchanged(
-                self.layout, self.prefix, other.digest, item
-            ):
+            if not any(item.is_same_file(each) for each in other.objects):
+                continue
+            if not is_unchanged(self.layout, self.prefix, other.digest, item):
                 continue
             target = self._path(record.digest, item.path)
             make_folder(target.parent)

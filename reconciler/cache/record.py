@@ -26,6 +26,13 @@ class RecordedObject:
     md5: str | None = None
     sha256: str | None = None
 
+    def is_same_file(self, other: "RecordedObject") -> bool:
+        """One content at one path; wherever it lies, where catalogs tell what it is."""
+        if self.sha256 is None or other.sha256 is None:
+            return self == other
+        mine = (self.path, self.size_bytes, self.sha256)
+        return mine == (other.path, other.size_bytes, other.sha256)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:

@@ -7,7 +7,7 @@ another.
 from collections.abc import Iterator
 
 from reconciler.manifest.family import LLAMA, VLLM, backend_family
-from reconciler.manifest.problem import Finding, Loc, shown
+from reconciler.manifest.problem import Finding, Loc, Severity, shown
 from reconciler.manifest.refused import canonical, refused_env_reason, refused_reason, refused_value
 from reconciler.manifest.supported import unsupported
 from reconciler.plan.desired import JsonValue
@@ -40,6 +40,9 @@ def _model_findings(loc: Loc, model: _Map) -> Iterator[Finding]:
     source, file = model.get("source"), model.get("file")
     if file is not None and isinstance(source, str) and source.endswith(".gguf"):
         yield Finding(loc=(*loc, "file"), message="source names the file already", at_key=True)
+    if model.get("digest") is not None and model.get("refresh") == "auto":
+        message = "digest pins the files, so refresh: auto takes nothing up"
+        yield Finding(loc=(*loc, "refresh"), message=message, severity=Severity.WARNING)
     yield from _repeated_nodes(loc, _list(model.get("nodes")))
     family = _family(model)
     yield from _flag_findings((*loc, "extra_args"), _map(model.get("extra_args")), family)

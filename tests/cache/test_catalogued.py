@@ -237,6 +237,23 @@ def test_the_same_content_at_another_place_of_the_hub_is_fetched_from_there(
     assert [key for key in store.read_keys if ".xgen" not in key] == [f"{PREFIX}/config.json"]
 
 
+def test_revisions_share_what_has_the_same_content_in_another_hub(tmp_path: Path) -> None:
+    hub, other = tmp_path / "hub", tmp_path / "other"
+    hub.mkdir()
+    other.mkdir()
+    files = {"config.json": b"{}", "model.safetensors": b"weights"}
+    pushed(hub, files, source=tmp_path / "v1")
+    old = opened(tmp_path, DirectoryStore(hub)).fetch(spec())
+    newest = pushed(other, {**files, "config.json": b"[]"}, source=tmp_path / "v2")
+    for path in (other / PREFIX).rglob("*.safetensors"):
+        os.utime(path, ns=(1, 1))
+    newer = opened(tmp_path, DirectoryStore(other)).fetch(spec(digest=newest.digest))
+
+    weights = [Path(files.root) / "model.safetensors" for files in (old, newer)]
+    assert weights[0].stat().st_ino == weights[1].stat().st_ino
+    assert old.digest != newer.digest
+
+
 def test_a_record_of_the_release_before_is_read(tmp_path: Path) -> None:
     put(tmp_path / "hub", f"{PREFIX}/x.gguf")
     files = opened(tmp_path, DirectoryStore(tmp_path / "hub")).fetch(spec())

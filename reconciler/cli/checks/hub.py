@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from reconciler.cache.address import LocalAddress, parse_source
 from reconciler.cache.choose import choose, wish_of
+from reconciler.cache.digests import pinned_digest
 from reconciler.cli.checks.finding import Finding, fail, ok, size, skip
 from reconciler.errors import XgenError
 from reconciler.hub.directory import DirectoryStore
@@ -46,7 +47,7 @@ def _files(model: DesiredModel, store: _Store | None, prefixes: tuple[str, ...])
             return _local(subject, address)
         if store is None:
             return None
-        objects = store.objects(address.prefix)
+        objects = store.objects(address.prefix, pinned_digest(model.spec))
         sizes = {item.path: item.size_bytes for item in objects}
         if not sizes and address.repository is not None:
             return ok(subject, f"{address.prefix}: the hub has none; it will be imported there")
