@@ -4,7 +4,7 @@ A file that several revisions share is one inode; its bytes are free once its la
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 Inode = tuple[int, int]
@@ -69,7 +69,8 @@ def choose_evictions(stock: Stock, missing: Freed) -> Choice:
             chosen.append(unit)
     if not tally.freed.covers(missing):
         return Choice(freed=tally.freed, enough=False)
-    return Choice(units=_without_the_useless(stock, chosen, tally.freed), freed=tally.freed)
+    useful = tuple(unit for unit in chosen if any(map(tally.is_free, unit.inodes)))
+    return Choice(units=useful, freed=tally.freed)
 
 
 def all_evictions(stock: Stock) -> Choice:
@@ -91,16 +92,6 @@ def in_order(units: Collection[Unit]) -> list[Unit]:
     )
 
 
-def _without_the_useless(stock: Stock, chosen: Sequence[Unit], freed: Freed) -> tuple[Unit, ...]:
-    """Without those that free nothing: others keep all of their files."""
-    kept = list(chosen)
-    for unit in chosen:
-        others = [each for each in kept if each is not unit]
-        if freed_by(stock, others) == freed:
-            kept = others
-    return tuple(kept)
-
-
 class _Tally:
     """Counts the users of each inode down."""
 
@@ -113,11 +104,14 @@ class _Tally:
         """Whether it holds anything that nobody needs."""
         return not self._stock.staying.issuperset(unit.inodes)
 
+    def is_free(self, inode: Inode) -> bool:
+        return self._users[inode] == 0 and inode not in self._stock.staying
+
     def remove(self, unit: Unit) -> None:
         cache, disk = self.freed.cache, self.freed.disk
         for inode, size_bytes in unit.inodes.items():
             self._users[inode] -= 1
-            if self._users[inode] == 0 and inode not in self._stock.staying:
+            if self.is_free(inode):
                 cache += size_bytes
                 disk += 0 if inode in self._stock.outside else size_bytes
         self.freed = Freed(cache=cache, disk=disk)

@@ -158,7 +158,7 @@ class Published:
         key = (prefix, wish, digest)
         found = self._memory.get(key)
         if found is None or found.signature != signature or not found.settled:
-            settled = time.time_ns() - signature[2] > _CLOCK_GRAIN_NS
+            settled = abs(time.time_ns() - signature[2]) > _CLOCK_GRAIN_NS
             found = Found(signature, settled, self._candidates(prefix, wish, digest))
             self._memory[key] = found
         return found.candidates
