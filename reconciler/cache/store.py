@@ -72,7 +72,7 @@ class Store(Protocol):
     ) -> None:
         """Write exactly this version of the object to `fd`, from position 0.
 
-        `on_bytes` is told how many of its bytes are there, by the calling thread. `journal`: what
+        `on_bytes` is told how many of its bytes are there, by one thread at a time. `journal`: what
         an earlier try has left in `fd`; a store need not go on from there. OSError of a full disk
         passes as it is.
         """

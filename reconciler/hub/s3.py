@@ -87,8 +87,8 @@ class S3Store:
     ) -> None:
         """Write all of the object's bytes to `fd`; size and digest, where one is known, are right.
 
-        `on_bytes` is told how many of its bytes are there, by this thread, and starts over with
-        it. `journal`: what of `fd` is there already. OSError from writing passes as it is.
+        `on_bytes` is told how many of its bytes are there, by one thread at a time, and starts over
+        with it. `journal`: what of `fd` is there already. OSError from writing passes as it is.
         """
         doing = f"cannot fetch {stored.key} from {self.location}"
 

@@ -65,7 +65,9 @@ class Transfer:
         self._gate = Gate()
         self._changed = threading.Condition()
         self._done = 0
-        self._told_at = 0.0
+        self._on_bytes: Callable[[int], None] = lambda _done: None
+        self._told: int | None = None
+        self._woken_at = 0.0
         self._working = 0
         self._failure: BaseException | None = None
         self._bodies: set[Body] = set()
@@ -89,6 +91,7 @@ class Transfer:
         False: by one GET, for a store that knows no ranges.
         """
         self._by_ranges = by_ranges
+        self._on_bytes = on_bytes
         self._plan()
         reserve(self._fd, self._stored.size_bytes)
         expected = expected_digest(self._stored)
@@ -98,7 +101,7 @@ class Transfer:
         try:
             for _ in range(self._working):
                 threading.Thread(target=self._work, name="transfer", daemon=True).start()
-            self._watch(on_bytes, cancelled)
+            self._watch(cancelled)
         finally:
             self._gate.close()
             with self._changed:
@@ -122,23 +125,20 @@ class Transfer:
         self._left = iter(self._parts)
         self._done = sum(part.size_bytes for part in self._parts if part.index in self._claims)
 
-    def _watch(self, on_bytes: Callable[[int], None], cancelled: Callable[[], bool]) -> None:
+    def _watch(self, cancelled: Callable[[], bool]) -> None:
         """Until the workers have ended, or one has failed."""
-        told: int | None = None
         while True:
             with self._changed:
-                done, ended, failure = self._done, self._working == 0, self._failure
+                ended, failure = self._working == 0, self._failure
             if cancelled():
                 raise Transient(f"{self._doing}: it is no longer wanted")
-            if done != told:
-                on_bytes(done)
-                told = done
+            self._tell()
             if failure is not None:
                 raise failure
             if ended:
                 return
             with self._changed:
-                if (self._done, self._failure) == (told, None) and self._working:
+                if (self._done, self._failure) == (self._told, None) and self._working:
                     self._changed.wait(_LOOK_SECONDS)
 
     def _work(self) -> None:
@@ -189,6 +189,7 @@ class Transfer:
             self._pause(barren, overloaded=interrupted.overloaded)
         if self._journal is not None:
             with self._gate, self._changed:
+                self._tell()  # what the journal has, and only that, is known without being told
                 self._journal.finished(part.index, got.crc32)
 
     def _continue(self, part: Part, got: _Got) -> Interrupted | None:
@@ -246,12 +247,18 @@ class Transfer:
             with self._changed:
                 self._bodies.discard(body)
 
+    def _tell(self) -> None:
+        with self._changed:
+            if self._done != self._told:
+                self._told = self._done
+                self._on_bytes(self._done)
+
     def _count(self, difference: int) -> None:
         with self._changed:
             self._done += difference
             now = time.monotonic()
-            if now - self._told_at >= _TELL_SECONDS:
-                self._told_at = now
+            if now - self._woken_at >= _TELL_SECONDS:
+                self._woken_at = now
                 self._changed.notify()
 
     def _crc32_of(self, part: Part) -> int:

@@ -39,7 +39,7 @@ class _WatchedJournal:
 
 
 class MeteredStore:
-    """`pulled`: told each number of bytes that came, in the thread that fetches."""
+    """`pulled`: told each number of bytes that came, by the threads that fetch."""
 
     def __init__(self, store: Store, pulled: Callable[[int], None]) -> None:
         self._store = store
