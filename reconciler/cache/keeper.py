@@ -1,8 +1,9 @@
 """Keeps what models need: pins, room for what comes, files that are as they were pushed."""
 
+import errno
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import structlog
 
@@ -10,15 +11,18 @@ from reconciler.cache.amounts import human
 from reconciler.cache.budget import Budget
 from reconciler.cache.evict import remove_all_aside
 from reconciler.cache.layout import Layout
-from reconciler.cache.mend import Tell, mend
+from reconciler.cache.locking import held
+from reconciler.cache.mend import Tell, check, mend
 from reconciler.cache.news import News
 from reconciler.cache.pin_board import ALIVE_SECONDS, Owner, PinBoard
 from reconciler.cache.pins import Holding, Pins
 from reconciler.cache.room import Room
-from reconciler.cache.stamps import stamp_unseen
+from reconciler.cache.stamps import Stamp, stamp_unseen
 from reconciler.cache.usage import Usage
 
 _log = structlog.get_logger(__name__)
+
+_NOT_WRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 
 class Keeper:
@@ -74,11 +78,23 @@ class Keeper:
 
     def mend(
         self, holdings: tuple[Holding, ...], on_progress: Tell, cancelled: Callable[[], bool]
-    ) -> None:
-        """Check files that look changed; the prefix's lock is held. As `mend` in its module."""
-        for holding in holdings:
-            for told in mend(self._layout, holding, on_progress=on_progress, cancelled=cancelled):
-                self._note(told)
+    ) -> Mapping[str, Stamp]:
+        """Check files of one prefix that look changed, as `mend` in its module does.
+
+        Gives the stamps, by absolute path, that a folder which cannot be written does not take.
+        """
+        try:
+            with held(self._layout.lock(holdings[0].prefix), cancelled=cancelled):
+                for holding in holdings:
+                    for told in mend(
+                        self._layout, holding, on_progress=on_progress, cancelled=cancelled
+                    ):
+                        self._note(told)
+            return {}
+        except OSError as exc:
+            if exc.errno not in _NOT_WRITABLE:
+                raise
+        return check(self._layout, holdings, on_progress=on_progress, cancelled=cancelled)
 
     def relieve(self) -> None:
         """Give room on a full disk, as far as that can be."""

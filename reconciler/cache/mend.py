@@ -5,7 +5,7 @@ that somebody wrote to, must not be served. Which it is, only its content tells.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import structlog
@@ -16,6 +16,7 @@ from reconciler.cache.news import FileRotten, News
 from reconciler.cache.pins import Holding
 from reconciler.cache.record import RecordedObject, load_record
 from reconciler.cache.stamps import Stamp, load_stamps, save_stamps
+from reconciler.errors import Transient
 
 _log = structlog.get_logger(__name__)
 
@@ -35,14 +36,10 @@ def mend(
     What is right gets a new stamp; what is not is removed, so that a fetch brings it again, and
     told. Raises Transient when cancelled; OSError where it can neither be read nor removed.
     """
-    record = load_record(layout.record(holding.prefix, holding.digest))
-    if record is None:
-        return ()
+    changed = _changed(layout, holding)
     path = layout.stamps(holding.prefix, holding.digest)
     folder = layout.folder(holding.prefix, holding.digest)
     stamps = load_stamps(path)
-    items = [item for item in record.objects if item.path in holding.paths]
-    changed = [item for item in items if _looks_changed(folder / item.path, stamps.get(item.path))]
     total, done = sum(item.size_bytes for item in changed), 0
     news: list[News] = []
 
@@ -64,6 +61,49 @@ def mend(
             news.append(_rotten(holding, item, checked))
         save_stamps(path, stamps)
     return tuple(news)
+
+
+def check(
+    layout: Layout,
+    holdings: Iterable[Holding],
+    *,
+    on_progress: Tell,
+    cancelled: Callable[[], bool],
+) -> Mapping[str, Stamp]:
+    """The stamps, by absolute path, of changed files that are right, where none can be written.
+
+    Raises Transient where one is rotten, or when cancelled; OSError.
+    """
+    found: dict[str, Stamp] = {}
+    for holding in holdings:
+        folder = layout.folder(holding.prefix, holding.digest)
+        for item in _changed(layout, holding):
+            path = os.path.join(os.path.realpath(folder), item.path)
+            done = 0
+
+            def advance(count: int, item: RecordedObject = item) -> None:
+                nonlocal done
+                done += count
+                on_progress(done, item.size_bytes)
+
+            checked = check_file(path, item, on_bytes=advance, cancelled=cancelled)
+            if checked.stamp is None:
+                raise Transient(
+                    f"cannot use {item.path} of {holding.prefix}: it is rotten: {checked.fault}; "
+                    f"{layout.models} cannot be written"
+                )
+            found[path] = checked.stamp
+    return found
+
+
+def _changed(layout: Layout, holding: Holding) -> list[RecordedObject]:
+    record = load_record(layout.record(holding.prefix, holding.digest))
+    if record is None:
+        return []
+    stamps = load_stamps(layout.stamps(holding.prefix, holding.digest))
+    folder = layout.folder(holding.prefix, holding.digest)
+    items = [item for item in record.objects if item.path in holding.paths]
+    return [item for item in items if _looks_changed(folder / item.path, stamps.get(item.path))]
 
 
 def _looks_changed(path: Path, stamp: Stamp | None) -> bool:

@@ -201,11 +201,9 @@ class ModelCache:
         if not needed:
             return None
         try:
-            with held(self._layout.lock(prefix), cancelled=cancelled):
-                self.keeper.mend(needed, on_check, cancelled)
+            self._published.trust(self.keeper.mend(needed, on_check, cancelled))
         except OSError as exc:
             raise Transient(f"cannot check the files of {prefix}: {exc.strerror}") from exc
-        self._published.forget()
         return self.lookup(spec)
 
     def _import(

@@ -3,6 +3,7 @@
 import os
 import stat
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -95,6 +96,7 @@ class Published:
         self._retired: set[tuple[str, FilesDigest]] = set()
         self._places: dict[str, _Places] = {}
         self._holdings: dict[FilesDigest, Holding] = {}
+        self._trusted: dict[str, Stamp] = {}
 
     def find(self, prefix: str, wish: Wish, digest: str | None) -> FilesCached | None:
         """The files of a wish, from the linked revision first; `digest`: from that one only.
@@ -162,6 +164,11 @@ class Published:
             found = Found(signature, settled, self._candidates(prefix, wish, digest))
             self._memory[key] = found
         return found.candidates
+
+    def trust(self, stamps: Mapping[str, Stamp]) -> None:
+        """Read the records again, and hold these to be the stamps of files, by absolute path."""
+        self._trusted |= stamps
+        self.forget()
 
     def forget(self) -> None:
         """Read the records again: after one was written, whatever the clock's grain."""
@@ -232,7 +239,12 @@ class Published:
         holding = Holding(prefix=prefix, digest=record.digest, paths=frozenset(choice.paths))
         self._holdings[files.digest] = holding
         stamps = load_stamps(self._layout.stamps(prefix, record.digest))
-        listed = (PublishedFile(full[path], sizes[path], stamps.get(path)) for path in choice.paths)
+        listed = (
+            PublishedFile(
+                full[path], sizes[path], self._trusted.get(full[path]) or stamps.get(path)
+            )
+            for path in choice.paths
+        )
         return Candidate(files, holding, tuple(listed))
 
 

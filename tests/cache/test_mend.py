@@ -1,6 +1,8 @@
 """Files that look changed: what is right is kept without the hub, what is rotten comes again."""
 
 import os
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -169,3 +171,31 @@ def test_a_changed_file_is_no_reason_to_serve_an_older_revision(
 
     assert cache.lookup(spec()) is None
     assert cache.fetch(spec()) == newer
+
+
+@pytest.fixture
+def read_only(tmp_path: Path, s3_hub: tuple[Path, Store]) -> Iterator[Path]:
+    """A models folder that was copied, and cannot be written: as of an image."""
+    folder, store = s3_hub
+    put(folder, "gguf/org_name/x.gguf", BIG)
+    fetched(tmp_path, store)
+    copy = tmp_path / "copy"
+    shutil.copytree(tmp_path / "models", copy / "models", symlinks=True)
+    mount = ["mount", "-o", "bind,ro", str(copy), str(copy)]
+    if os.getuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("needs the right to mount")
+    try:
+        yield copy
+    finally:
+        subprocess.run(["umount", str(copy)], check=True)
+
+
+def test_a_copy_that_cannot_be_written_is_read_and_used(read_only: Path) -> None:
+    """Its inodes are others than those of the stamps."""
+    cache = opened(read_only, None)
+    assert cache.lookup(spec()) is None
+
+    found = cache.fetch(spec())
+
+    assert Path(found.path).read_bytes() == BIG
+    assert cache.lookup(spec()) == found
