@@ -26,8 +26,9 @@ test: $(DEV) $(JS)  ## every test that needs no engine: real processes, a real S
 test-engines: $(DEV) $(AIPERF)  ## a real llama.cpp with a real model: the SDKs and aiperf ask it
 	$(BIN)/python -m pytest -m engine $(TEST_ARGS)
 
-soak: $(DEV)  ## 50 parallel streams for a minute
-	XGEN_SOAK_SECONDS=60 $(BIN)/python -m pytest tests/e2e/test_clients.py -k many_streams
+soak: $(DEV)  ## 50 parallel streams for a minute; 30 downloads whose agent is killed
+	XGEN_SOAK_SECONDS=60 XGEN_KILLS=30 $(BIN)/python -m pytest -n $(WORKERS) \
+	  tests/e2e/test_clients.py tests/cache/test_kills.py -k "many_streams or kill" --timeout 600
 
 check: $(DEV)  ## format, lint, types, layers
 	$(BIN)/ruff format --check .

@@ -80,6 +80,7 @@ class _Agent:
         self._part_bytes: int = order["part_bytes"]
         self._claims = {int(index): crc32 for index, crc32 in order["claims"].items()}
         self._answered = threading.Event()
+        self._done = 0
         self._told_at = 0.0
         self.cancelled = threading.Event()
 
@@ -93,6 +94,7 @@ class _Agent:
         self._channel.close()
 
     def on_bytes(self, done: int) -> None:
+        self._done = done
         now = time.monotonic()
         if now - self._told_at >= _TELL_SECONDS:
             self._told_at = now
@@ -102,6 +104,7 @@ class _Agent:
         return self._part_bytes, self._claims
 
     def finished(self, index: int, crc32: int) -> None:
+        self._say({"bytes": self._done})
         self._say({"finished": index, "crc32": crc32})
 
     def forget(self) -> None:

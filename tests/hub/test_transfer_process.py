@@ -14,6 +14,7 @@ import pytest
 from reconciler.errors import Transient
 from reconciler.hub.objects import HubObject
 from reconciler.hub.s3_apart import S3StoreApart
+from tests.e2e.agent import is_alive
 from tests.hub.fault_proxy import Fault, FaultProxy, fault_proxy
 from tests.hub.reading import read_all
 from tests.s3_server import ACCESS_KEY, SECRET_KEY, S3Server
@@ -131,7 +132,7 @@ def test_it_ends_with_an_agent_that_is_killed(server: S3Server, proxy: FaultProx
         pid = wait_for(lambda: next(iter(processes_of(agent.pid)), None), what="it has started")
         agent.kill()
 
-    wait_until(lambda: not Path(f"/proc/{pid}").exists(), what="it has ended")
+    wait_until(lambda: not is_alive(pid), what="it has ended")
 
 
 def test_no_secret_can_be_seen_from_outside(
