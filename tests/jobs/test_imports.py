@@ -248,13 +248,19 @@ def test_a_waiting_fetch_sees_the_progress_and_the_end(tmp_path: Path) -> None:
 
 def test_two_fetches_wait_for_one_import(tmp_path: Path) -> None:
     work = Held()
+    both = threading.Barrier(2)  # each has joined the import once it is told of its progress
+    met: set[int] = set()
+
+    def meet(_done: int, _total: int) -> None:
+        if (me := threading.get_ident()) not in met:
+            met.add(me)
+            both.wait(10)
+            work.gate.set()
+
     with opened(tmp_path, work) as imports, ThreadPoolExecutor(2) as pool:
         waiting = [
-            pool.submit(imports.bring, ask(), on_progress=no_progress, cancelled=never)
-            for _ in range(2)
+            pool.submit(imports.bring, ask(), on_progress=meet, cancelled=never) for _ in range(2)
         ]
-        assert work.begun.wait(10)
-        work.gate.set()
         for each in waiting:
             each.result(10)
     assert work.seen == [("run", "org/m")]
