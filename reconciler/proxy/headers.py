@@ -37,6 +37,9 @@ _NOT_TO_CLIENT = _HOP_BY_HOP | {
     b"request-id",
     b"x-served-by",
 }
+_CORS = b"access-control-"
+"""Engines let in the pages of any origin, with credentials. Who may come is not theirs to say."""
+_BUFFERING = b"x-accel-buffering"
 _EVENT_STREAM = b"text/event-stream"
 
 
@@ -65,9 +68,12 @@ def to_client(headers: Iterable[Header], *, served_by: bytes) -> list[Header]:
     """The backend's headers; an event stream is marked so that nothing on the way buffers it."""
     lowered = [(key.lower(), value) for key, value in headers]
     dropped = _and_named_in_connection(_NOT_TO_CLIENT, lowered)
-    kept = [field for field in lowered if field[0] not in dropped]
+    kept = [
+        field for field in lowered if field[0] not in dropped and not field[0].startswith(_CORS)
+    ]
     if is_event_stream(kept):
-        kept.append((b"x-accel-buffering", b"no"))
+        kept = [field for field in kept if field[0] != _BUFFERING]
+        kept.append((_BUFFERING, b"no"))
         if first(kept, b"cache-control") is None:
             kept.append((b"cache-control", b"no-cache"))
     kept.append((b"x-served-by", served_by))

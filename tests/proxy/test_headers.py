@@ -80,3 +80,21 @@ def test_event_streams_ask_not_to_be_buffered() -> None:
     assert (headers[b"cache-control"], headers[b"x-accel-buffering"]) == (b"no-cache", b"no")
     given = to_client((*raw, (b"Cache-Control", b"no-store")), served_by=b"n")
     assert [value for key, value in given if key == b"cache-control"] == [b"no-store"]
+
+
+def test_an_engine_does_not_let_the_pages_of_other_origins_in() -> None:
+    """llama.cpp echoes whatever origin asks, credentials included, and an empty one to others."""
+    raw = (
+        (b"Access-Control-Allow-Origin", b"https://anywhere.example"),
+        (b"access-control-allow-origin", b""),
+        (b"Access-Control-Allow-Credentials", b"true"),
+        (b"Access-Control-Expose-Headers", b"*"),
+        (b"Vary", b"Origin"),
+    )
+    assert to_client(raw, served_by=b"n") == [(b"vary", b"Origin"), (b"x-served-by", b"n")]
+
+
+def test_what_an_engine_says_of_buffering_is_not_said_twice() -> None:
+    raw = ((b"Content-Type", b"text/event-stream"), (b"X-Accel-Buffering", b"no"))
+    kept = to_client(raw, served_by=b"n")
+    assert [value for key, value in kept if key == b"x-accel-buffering"] == [b"no"]
