@@ -47,7 +47,7 @@ def test_goes_on_after_the_last_finished_part(
         relay.cut_after = None
         files = cache.fetch(spec(), on_progress=lambda done, _total: told.append(done))
 
-    assert told[0] >= 8 << 20
+    assert told[0] >= len(content) % (8 << 20)  # the smallest part, the last one, may be the first
     assert told == sorted(told)
     assert told[-1] == files.size_bytes == len(content)
     assert Path(files.path).read_bytes() == content
