@@ -122,7 +122,12 @@ def test_aiperf_measures_streams_and_finds_no_error(serving: Agent, tmp_path: Pa
         ],
         cwd=tmp_path,
         # Whatever it would fetch from a hub, it must do without.
-        env={**os.environ, "HF_ENDPOINT": "http://127.0.0.1:9", "HOME": str(tmp_path)},
+        env={
+            **os.environ,
+            "HF_ENDPOINT": "http://127.0.0.1:9",
+            "HOME": str(tmp_path),
+            "TMPDIR": str(tmp_path),  # it leaves its memory-mapped files behind
+        },
         capture_output=True,
         text=True,
         timeout=240,
