@@ -26,6 +26,7 @@ from reconciler.proxy.management import Management
 from reconciler.proxy.metrics_page import AgentMetrics, BackendMetrics, EnginePages
 from reconciler.proxy.paths import Paths
 from reconciler.proxy.peeking import Peeking
+from reconciler.proxy.query import WithoutParameters
 from reconciler.proxy.spool import Spool
 from reconciler.proxy.storage import HubListing, StoredModels
 from reconciler.proxy.streams import Streams
@@ -81,7 +82,7 @@ def create_app(
             *_status(board, traffic),
             *_management(management, routes, traffic),
             *_downloads(downloads, routes),
-            Route("/api/storage/models", _Only(GET=StoredModels(hub, routes))),
+            Route("/api/storage/models", _plain(GET=StoredModels(hub, routes))),
             Route("/metrics", _Only(GET=AgentMetrics(metrics, board, traffic, turns))),
             Route("/metrics/backends", _Only(GET=BackendMetrics(metrics, board, pages))),
             *_later(),
@@ -111,6 +112,11 @@ class _Only:
         else:
             problem = errors.wrong_method(method, scope["path"], self._allowed)
             await reply.send_problem(scope, send, problem)
+
+
+def _plain(**endpoints: ASGIApp) -> _Only:
+    """Of what takes no parameters."""
+    return _Only(**{method: WithoutParameters(each) for method, each in endpoints.items()})
 
 
 class _NotOffered:
@@ -157,19 +163,19 @@ def _status(board: StatusReader, traffic: Traffic) -> list[BaseRoute]:
 def _management(management: Management, routes: Routes, traffic: Traffic) -> list[BaseRoute]:
     streams = Streams(management.ending)
     ways = {
-        "models": _Only(GET=operators.Models(routes, traffic)),
+        "models": _plain(GET=operators.Models(routes, traffic)),
         "models/{name:path}/logs": _Only(GET=ModelLogs(management.logs, routes, streams)),
-        "models/{name:path}": _Only(GET=operators.Model(routes, traffic)),
-        "plan": _Only(GET=operators.Plan(management.plans, routes)),
+        "models/{name:path}": _plain(GET=operators.Model(routes, traffic)),
+        "plan": _plain(GET=operators.Plan(management.plans, routes)),
         "events": _Only(GET=Events(management.journal, routes, streams)),
-        "reconcile": _Only(POST=operators.Reconcile(management.commands, routes)),
+        "reconcile": _plain(POST=operators.Reconcile(management.commands, routes)),
     }
     return [Route(f"/api/management/{path}", endpoint) for path, endpoint in ways.items()]
 
 
 def _downloads(jobs: Jobs, routes: Routes) -> list[BaseRoute]:
-    every = _Only(GET=Downloads(jobs, routes), POST=AskDownload(jobs, routes))
-    one = _Only(GET=Download(jobs, routes), DELETE=RemoveDownload(jobs, routes))
+    every = _plain(GET=Downloads(jobs, routes), POST=AskDownload(jobs, routes))
+    one = _plain(GET=Download(jobs, routes), DELETE=RemoveDownload(jobs, routes))
     return [Route("/api/download", every), Route("/api/download/{id}", one)]
 
 

@@ -4,9 +4,9 @@ from typing import TypeVar
 from urllib.parse import parse_qsl, unquote_plus
 
 import msgspec
-from starlette.types import Scope
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from reconciler.proxy import errors
+from reconciler.proxy import errors, reply
 from reconciler.proxy.errors import Problem
 
 T = TypeVar("T")
@@ -22,6 +22,24 @@ def read_query(scope: Scope, shape: type[T]) -> T | Problem:
         return msgspec.convert(pairs, type=shape, strict=False)
     except msgspec.ValidationError as exc:
         return errors.bad_query(str(exc))
+
+
+class _Nothing(msgspec.Struct, forbid_unknown_fields=True):
+    pass
+
+
+class WithoutParameters:
+    """An endpoint that knows none. `?retry=true` where a body should say so must not look done."""
+
+    def __init__(self, endpoint: ASGIApp) -> None:
+        self._endpoint = endpoint
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        query = read_query(scope, _Nothing)
+        if isinstance(query, Problem):
+            await reply.send_problem(scope, send, query)
+        else:
+            await self._endpoint(scope, receive, send)
 
 
 def take_parameter(query: bytes, name: str) -> tuple[bytes, str | None]:
