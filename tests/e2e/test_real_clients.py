@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -110,32 +111,37 @@ def test_an_engines_own_refusal_is_the_sdks_error(claude: anthropic.Anthropic) -
 @pytest.mark.skipif(sys.version_info >= (3, 14), reason="no aiperf for this Python")
 def test_aiperf_measures_streams_and_finds_no_error(serving: Agent, tmp_path: Path) -> None:
     assert AIPERF.is_file(), "run `make test-engines`: it installs aiperf"
-    done = subprocess.run(
-        [
-            *(str(AIPERF), "profile", "--url", serving.url, "--model", "gemma"),
-            *("--endpoint-type", "chat", "--streaming", "--extra-inputs", "ignore_eos:true"),
-            *("--request-count", str(REQUESTS), "--concurrency", "4", "--workers-max", "1"),
-            *("--isl", "32", "--osl", str(TOKENS), "--random-seed", "1"),
-            *("--tokenizer", str(write_tokenizer(tmp_path / "tokenizer"))),
-            *("--output-artifact-dir", str(tmp_path / "out")),
-            *("--ui", "none", "--no-gpu-telemetry", "--no-server-metrics"),
-        ],
-        cwd=tmp_path,
-        # Whatever it would fetch from a hub, it must do without.
-        env={
-            **os.environ,
-            "HF_ENDPOINT": "http://127.0.0.1:9",
-            "HOME": str(tmp_path),
-            "TMPDIR": str(tmp_path),  # it leaves its memory-mapped files behind
-        },
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
+    with tempfile.TemporaryDirectory() as its_own:  # its sockets' paths must be short
+        done = _profile(serving.url, tmp_path, its_own)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     result = json.loads((tmp_path / "out" / "profile_export_aiperf.json").read_text())
     assert result["request_count"]["avg"] == REQUESTS
     assert not result.get("error_summary")
     assert 0 < result["time_to_first_token"]["avg"] < result["request_latency"]["avg"]
     assert result["inter_token_latency"]["avg"] > 0
+
+
+def _profile(url: str, folder: Path, temporary: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [
+            *(str(AIPERF), "profile", "--url", url, "--model", "gemma"),
+            *("--endpoint-type", "chat", "--streaming", "--extra-inputs", "ignore_eos:true"),
+            *("--request-count", str(REQUESTS), "--concurrency", "4", "--workers-max", "1"),
+            *("--isl", "32", "--osl", str(TOKENS), "--random-seed", "1"),
+            *("--tokenizer", str(write_tokenizer(folder / "tokenizer"))),
+            *("--output-artifact-dir", str(folder / "out")),
+            *("--ui", "none", "--no-gpu-telemetry", "--no-server-metrics"),
+        ],
+        cwd=folder,
+        # Whatever it would fetch from a hub, it must do without.
+        env={
+            **os.environ,
+            "HF_ENDPOINT": "http://127.0.0.1:9",
+            "HOME": str(folder),
+            "TMPDIR": temporary,  # it leaves its memory-mapped files behind
+        },
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
