@@ -51,7 +51,12 @@ class Events:
         except Rejected as exc:
             await reply.send_problem(scope, send, errors.bad_query(str(exc)))
             return
-        page = self._journal.after(cursor, model=query.model)
+        model = self._model(query.model, reads_on=":" in given)
+        if isinstance(model, Problem):
+            await reply.send_problem(scope, send, model)
+            return
+        query.model = model
+        page = self._journal.after(cursor, model=model)
         if not query.follow:
             await reply.send_json(send, self._as_json(page, query.limit, newest=not given))
             return
@@ -64,6 +69,21 @@ class Events:
         )
         if problem is not None:
             await reply.send_problem(scope, send, problem)
+
+    def _model(self, named: str | None, *, reads_on: bool) -> str | Problem | None:
+        """Whose events are meant: an alias names its model, one that is gone has its own still.
+
+        Who reads on had events of it: since then the agent may have begun anew, and know nothing.
+        """
+        if named is None:
+            return None
+        table = self._routes.current()
+        if (model := table.by_name.get(named)) is not None:
+            return model.name
+        told = {event.model for event in self._journal.after(0).events if event.model is not None}
+        if named in told or reads_on:
+            return named
+        return errors.no_such_model(named, tuple(sorted(table.by_name.keys() | told)))
 
     def _as_json(self, page: Page, limit: int, *, newest: bool) -> object:
         shown = _limited(page.events, limit, newest=newest)

@@ -57,13 +57,43 @@ def follow(agent: Agent, path: str, **headers: str) -> Any:
         ("?since=1&limit=2", [2, 3]),
         ("?since=5", []),
         ("?model=llm", [1, 2, 3, 4, 5]),
+        ("?model=alias", [1, 2, 3, 4, 5]),
         ("?model=other", []),
     ],
 )
 async def test_events_are_read_by_cursor_model_and_limit(query: str, seqs: list[int]) -> None:
-    async with running_agent(operators=with_events(5)) as agent:
+    models = model("llm", aliases=("alias",)), model("other")
+    async with running_agent(*models, operators=with_events(5)) as agent:
         page = (await agent.get(EVENTS + query)).json
     assert [event["seq"] for event in page["events"]] == seqs
+
+
+@pytest.mark.parametrize("more", ["", "&follow=true", "&since=0"])
+async def test_events_of_what_never_was_here_are_404_with_the_nearest_names(more: str) -> None:
+    operators = Operators()
+    tell(operators, about="llm-old")
+    async with running_agent(model("llm-new"), operators=operators) as agent:
+        answer = await agent.get(f"{EVENTS}?model=lm-old{more}")
+    assert (answer.status, answer.error["code"]) == (404, "model_not_found")
+    assert "nearest: llm-old; this node knows llm-new, llm-old" in answer.error["message"]
+
+
+async def test_events_of_a_model_that_is_gone_can_be_read() -> None:
+    operators = Operators()
+    tell(operators, 2, about="gone")
+    async with running_agent(model("llm"), operators=operators) as agent:
+        page = (await agent.get(f"{EVENTS}?model=gone")).json
+    assert [event["seq"] for event in page["events"]] == [1, 2]
+
+
+async def test_a_follower_of_one_model_comes_back_to_an_agent_that_knows_none_yet() -> None:
+    async with running_agent() as agent:
+        path = f"{EVENTS}?model=llm&follow=true"
+        async with follow(agent, path, **{"Last-Event-ID": "another-run:7"}) as answer:
+            tell(agent.operators, about="other")
+            tell(agent.operators)
+            event = json.loads((await sse(answer))["data"])
+    assert event["model"] == "llm"
 
 
 async def test_pages_follow_each_other_by_next() -> None:
