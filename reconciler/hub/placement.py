@@ -4,7 +4,7 @@ An object is never overwritten with other content: pulls that are under way, and
 pinned, go on with what they began.
 
     a catalog names its content, untouched since      kept where it is
-    .xgen/objects/<sha256> is there                   kept
+    .xgen/objects/<sha256> is there                   kept; compared, if written to since a catalog
     its plain path is taken by something as large     compared, as far as the store can prove it
     nobody else pushes, and the prefix is fresh
     or the push only adds to it                       its plain path, so that other tools see it
@@ -54,13 +54,14 @@ def place(
     """`digest`: of the push that is announced. `adds`: it takes nothing away. `again`: what lies
     where a catalog says is to be written anew, so that it need not be what it should be."""
     known = _known(state, again=again)
+    named = {file.key for each in state.pushed for file in each.catalog.files}
     others = [each for each in state.pushes if each.key != push_key(digest)]
     is_new = not (state.pushed or state.damaged or state.current)
     is_free = not others and (is_new or adds)
     taken: set[str] = set()
     placed = []
     for hashed in files:
-        step, key = _one(hashed, state, known, is_free=is_free)
+        step, key = _one(hashed, state, known, named, is_free=is_free)
         if step is Step.UPLOAD and key in taken:
             step = Step.KEEP  # another file with the same content brings it
         taken.add(key)
@@ -69,7 +70,12 @@ def place(
 
 
 def _one(
-    hashed: Hashed, state: PrefixState, known: dict[tuple[str, int], str], *, is_free: bool
+    hashed: Hashed,
+    state: PrefixState,
+    known: dict[tuple[str, int], str],
+    named: set[str],
+    *,
+    is_free: bool,
 ) -> tuple[Step, str]:
     path, size = hashed.file.path, hashed.file.size_bytes
     as_object = object_key(hashed.sha256)
@@ -77,7 +83,7 @@ def _one(
         return Step.KEEP, key
     there = state.stored.get(as_object)
     if there is not None and there.size_bytes == size:
-        return Step.KEEP, as_object
+        return (Step.COMPARE if as_object in named else Step.KEEP), as_object
     at_path = state.stored.get(path)
     if at_path is not None:
         return (Step.COMPARE, path) if at_path.size_bytes == size else (Step.UPLOAD, as_object)

@@ -69,6 +69,13 @@ class PrefixState:
             and stored.modified_at <= since.written_at + _CLOCK_GRAIN_SECONDS
         )
 
+    def is_as_pushed(self, file: CatalogFile) -> bool:
+        """Whether nobody wrote to a file of the catalog in force since that was written."""
+        in_force = self.current.digest if self.current is not None else None
+        return any(
+            self.untouched(file, each) for each in self.pushed if each.catalog.digest == in_force
+        )
+
 
 def read_state(hub: WritableHub, prefix: str) -> PrefixState:
     """One listing, and every catalog in it."""

@@ -29,6 +29,7 @@ from reconciler.hub.catalog import (
     push_key,
 )
 from reconciler.hub.in_parallel import in_parallel
+from reconciler.hub.integrity import bad_by_content
 from reconciler.hub.local_files import (
     Hashed,
     LocalFile,
@@ -99,7 +100,8 @@ def push(hub: WritableHub, order: Order, progress: Progress) -> Outcome:
     progress.begin("hashing", sum(file.size_bytes for file in local))
     hashed = in_parallel(hash_file, local, progress.advance)
     state = read_state(hub, order.prefix)
-    draft = _draft(order, state, hashed, facts)
+    kept = _kept(hub, order, state, hashed)
+    draft = _draft(order, state, hashed, kept, facts)
     if not order.again and state.current is not None and _is_there(draft, state.current, state):
         return _outcome(state.current, state, ())
     if order.dry_run:
@@ -128,11 +130,16 @@ def _local_files(order: Order) -> tuple[LocalFile, ...]:
     return local
 
 
-def _draft(order: Order, state: PrefixState, hashed: Sequence[Hashed], facts: Facts) -> Catalog:
+def _draft(
+    order: Order,
+    state: PrefixState,
+    hashed: Sequence[Hashed],
+    kept: tuple[CatalogFile, ...],
+    facts: Facts,
+) -> Catalog:
     """The new catalog without the folder's files. What is not said again stays as it was; a
     revision only for the same content."""
     current = state.current
-    kept = _kept(order, state, hashed)
     digest = hashed_digest(hashed, beside=kept)
     before = current.upstream if current is not None else None
     repository = order.upstream or (before.repository if before else None)
@@ -150,21 +157,28 @@ def _draft(order: Order, state: PrefixState, hashed: Sequence[Hashed], facts: Fa
     )
 
 
-def _kept(order: Order, state: PrefixState, hashed: Sequence[Hashed]) -> tuple[CatalogFile, ...]:
+def _kept(
+    hub: WritableHub, order: Order, state: PrefixState, hashed: Sequence[Hashed]
+) -> tuple[CatalogFile, ...]:
+    """What was written to later is read: the new catalog vouches for it as for the rest."""
     if not order.keep_others or state.current is None:
         return ()
     paths = {each.file.path for each in hashed}
-    return tuple(f for f in state.current.files if f.path not in paths and state.has(f))
+    kept = tuple(f for f in state.current.files if f.path not in paths and state.has(f))
+    touched = tuple(f for f in kept if not state.is_as_pushed(f))
+    bad = {each.path for each in bad_by_content(hub, order.prefix, touched, lambda _count: None)}
+    return tuple(f for f in kept if f.path not in bad)
 
 
 def _is_there(draft: Catalog, current: Catalog, state: PrefixState) -> bool:
+    """Not by size alone: what was written to since is compared by going on."""
     same = (draft.digest, draft.facts, draft.licence, draft.upstream) == (
         current.digest,
         current.facts,
         current.licence,
         current.upstream,
     )
-    return same and not state.damaged and all(map(state.has, current.files))
+    return same and not state.damaged and all(map(state.is_as_pushed, current.files))
 
 
 @contextmanager

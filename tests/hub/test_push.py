@@ -1,7 +1,6 @@
 """Pushes to a directory, to rclone's S3 server and to moto's: nothing half is ever in force."""
 
 import hashlib
-import os
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -18,7 +17,6 @@ from reconciler.hub.s3_writer import S3Writer
 from reconciler.hub.writable import WritableHub
 from tests.hub.hubs import Hub, Servers, hub, servers
 from tests.tcp_relay import relay_to
-from tests.waiting import wait_until
 
 __all__ = ["hub", "servers"]
 
@@ -100,23 +98,6 @@ def files_of(hub: Hub, catalog: Catalog, prefix: str = PREFIX) -> dict[str, byte
     return found
 
 
-def overwrite_later(hub: Hub, key: str, content: bytes) -> None:
-    """As another tool would, some seconds after the last push."""
-    pushed_at = max(each.modified_at for each in hub.writer.stored(PREFIX))
-    if hub.kind == "directory":
-        assert hub.folder is not None
-        (hub.folder / PREFIX / key).write_bytes(content)
-        os.utime(hub.folder / PREFIX / key, (pushed_at + 10, pushed_at + 10))
-        return
-    # These servers tell the time of the write: it is written until that is late enough.
-    wait_until(lambda: _written_at(hub, key, content) > pushed_at + 2, what="a later write")
-
-
-def _written_at(hub: Hub, key: str, content: bytes) -> float:
-    hub.writer.save(PREFIX, key, content)
-    return next(each.modified_at for each in hub.writer.stored(PREFIX) if each.key == key)
-
-
 def test_a_first_push_uses_plain_paths_that_other_tools_can_read(hub: Hub, tmp_path: Path) -> None:
     files = {"model.gguf": MODEL, "sub/config.json": b"{}", "empty.txt": b""}
 
@@ -186,17 +167,6 @@ def test_what_lies_there_without_a_catalog_is_taken_in(hub: Hub, tmp_path: Path)
     assert outcome.uploaded == ("other.json",)
     assert files_of(hub, current(hub.writer)) == files
     assert hub.plain(PREFIX)["other.json"] == b"{3}"
-
-
-def test_a_file_that_another_tool_overwrote_is_uploaded_again(hub: Hub, tmp_path: Path) -> None:
-    folder = folder_of(tmp_path, {"model.gguf": b"good"})
-    pushed(hub, folder)
-    overwrite_later(hub, "model.gguf", b"evil")
-    (folder / "added").write_bytes(b"so that there is something to push")
-
-    pushed(hub, folder)
-
-    assert files_of(hub, current(hub.writer))["model.gguf"] == b"good"
 
 
 def test_a_file_that_changes_meanwhile_fails_and_shows_nothing(hub: Hub, tmp_path: Path) -> None:
@@ -333,16 +303,6 @@ def test_again_uploads_everything_and_heals(hub: Hub, tmp_path: Path) -> None:
     assert sorted(outcome.uploaded) == ["config.json", "model.gguf"]
     assert files_of(hub, current(hub.writer))["model.gguf"] == b"good"
     assert hub.plain(PREFIX) == {"model.gguf": b"good", "config.json": b"{}"}
-
-
-def test_again_heals_in_place_what_another_tool_overwrote(hub: Hub, tmp_path: Path) -> None:
-    folder = folder_of(tmp_path, {"model.gguf": b"good"})
-    pushed(hub, folder)
-    overwrite_later(hub, "model.gguf", b"evil")
-
-    pushed(hub, folder, again=True)
-
-    assert hub.plain(PREFIX) == {"model.gguf": b"good"}
 
 
 def test_a_damaged_catalog_is_replaced(hub: Hub, tmp_path: Path) -> None:
