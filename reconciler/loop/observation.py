@@ -7,10 +7,12 @@ from reconciler.apply.backends import Backends, BackendView
 from reconciler.apply.comparisons import Doubt
 from reconciler.apply.effects import Effects
 from reconciler.apply.pushes import Watched
+from reconciler.apply.secret_values import secret_values
 from reconciler.backend.engines import Assessment, Engines
 from reconciler.cache.model_cache import ModelCache
+from reconciler.errors import Rejected, Transient
 from reconciler.loop.books import Books
-from reconciler.plan.desired import DesiredModel, Refresh
+from reconciler.plan.desired import DesiredModel, Refresh, SecretRef
 from reconciler.plan.ids import FilesDigest, ModelName
 from reconciler.plan.observed import (
     Failure,
@@ -27,12 +29,24 @@ Views = Mapping[ModelName, tuple[BackendView, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Secrets:
+    """Why the values that a model's `env` refers to cannot be had; both None: they can.
+
+    `refusal`: for as long as the agent lives; `hindrance`: just now.
+    """
+
+    refusal: str | None = None
+    hindrance: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """What one desired model's files and engines say, asked once a tick."""
+    """What one desired model's files, engines and secrets say, asked once a tick."""
 
     desired: DesiredModel
     files: FilesCached | None
     assessment: Assessment
+    secrets: Secrets = Secrets()
 
     def still_holds(self, model: DesiredModel, files: FilesCached | None) -> bool:
         """Whether asking again would give an equal look."""
@@ -59,12 +73,19 @@ class Observer:
     """Asks the parts of the agent; changes nothing."""
 
     def __init__(
-        self, *, cache: ModelCache, engines: Engines, backends: Backends, effects: Effects
+        self,
+        *,
+        cache: ModelCache,
+        engines: Engines,
+        backends: Backends,
+        effects: Effects,
+        environment: Mapping[str, str],
     ) -> None:
         self._cache = cache
         self._engines = engines
         self._backends = backends
         self._effects = effects
+        self._environment = environment
         self._looks: Looks = {}
 
     def see(self) -> Seen:
@@ -79,23 +100,39 @@ class Observer:
             leftovers=self._backends.leftovers(),
         )
 
-    def look(self, models: Iterable[DesiredModel]) -> Looks:
+    def look(self, models: Iterable[DesiredModel], views: Views) -> Looks:
         """Ask the cache about each model, and the engines about each that is not as it was.
 
-        The very value of the call before where nothing is new. For a thread: it reads the disk.
+        Secrets are read only for what does not run as it is wanted, and not kept. The very value of
+        the call before where nothing is new. For a thread: it reads the disk.
         """
-        looks = {model.name: self._look(model) for model in models}
+        looks = {model.name: self._look(model, views.get(model.name, ())) for model in models}
         if looks != self._looks:
             self._looks = looks
         return self._looks
 
-    def _look(self, model: DesiredModel) -> Look:
+    def _look(self, model: DesiredModel, views: tuple[BackendView, ...]) -> Look:
         files = self._cache.lookup(model.spec) if model.enabled else None
-        before = self._looks.get(model.name)
-        if before is not None and before.still_holds(model, files):
-            return before
-        assessment = self._engines.assess(model, files)
-        return Look(desired=model, files=files, assessment=assessment)
+        look = self._looks.get(model.name)
+        if look is None or not look.still_holds(model, files):
+            assessment = self._engines.assess(model, files)
+            look = Look(desired=model, files=files, assessment=assessment)
+        secrets = self._secrets(model, files, views)
+        return look if secrets == look.secrets else replace(look, secrets=secrets)
+
+    def _secrets(
+        self, model: DesiredModel, files: FilesCached | None, views: tuple[BackendView, ...]
+    ) -> Secrets:
+        refers = any(isinstance(value, SecretRef) for value in model.spec.env.values())
+        if not refers or not model.enabled or any(_runs(model, files, view) for view in views):
+            return Secrets()
+        try:
+            secret_values(model, self._environment)
+        except Rejected as exc:
+            return Secrets(refusal=str(exc))
+        except Transient as exc:
+            return Secrets(hindrance=str(exc))
+        return Secrets()
 
 
 def observed(seen: Seen, looks: Looks, books: Books, *, max_parallel_loads: int) -> Observed:
@@ -164,10 +201,19 @@ def _model(name: ModelName, seen: Seen, look: Look | None, books: Books) -> Obse
             for view in seen.views.get(name, ())
         ),
         files=files or FilesMissing(),
-        refusal=look.assessment.refusal if look else None,
+        refusal=(look.assessment.refusal or look.secrets.refusal) if look else None,
+        hindrance=look.secrets.hindrance if look else None,
         in_flight=seen.in_flight.get(name),
         failure=_of_these_files(failure, files) if failure is not None else None,
     )
+
+
+def _runs(model: DesiredModel, files: FilesCached | None, view: BackendView) -> bool:
+    """Whether this is what is wanted, as far as one can know."""
+    instance = view.instance
+    if instance.spec_hash != model.spec_hash:
+        return False
+    return files is None or _known_as(instance.files_digest, files) == files.digest
 
 
 def _known_as(digest: FilesDigest, files: FilesCached | None) -> FilesDigest:

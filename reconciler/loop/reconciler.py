@@ -144,7 +144,8 @@ class Reconciler:
         if self._book(now) | self._obey():
             self._standstill = None
         seen = self._observer.see()
-        looks = await asyncio.to_thread(self._observer.look, desired.models if desired else ())
+        models = desired.models if desired else ()
+        looks = await asyncio.to_thread(self._observer.look, models, seen.views)
         if desired is not None and self._keeping.is_due(looks, seen):
             looks = await self._pin(desired, looks, seen)
         scene = Scene(
@@ -187,7 +188,7 @@ class Reconciler:
         """Let what is needed stay, then look again: until now another agent might take it."""
         if await asyncio.to_thread(self._keeping.pin, looks, seen) and self._books.hurry_fetches():
             self._standstill = None
-        return await asyncio.to_thread(self._observer.look, desired.models)
+        return await asyncio.to_thread(self._observer.look, desired.models, seen.views)
 
     def _obey(self) -> bool:
         """Whether there was something."""

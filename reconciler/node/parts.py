@@ -147,7 +147,13 @@ async def assembled(
             tokens=tokens,
             reconciler=Reconciler(
                 intent=intent,
-                observer=Observer(cache=cache, engines=engines, backends=backends, effects=effects),
+                observer=Observer(
+                    cache=cache,
+                    engines=engines,
+                    backends=backends,
+                    effects=effects,
+                    environment=settings.environment,
+                ),
                 keeping=Keeping(cache),
                 comparisons=Comparisons(cache, wake=wakeup.set),
                 pushes=Pushes(cache, wake=wakeup.set),

@@ -119,16 +119,18 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedModel:
-    """What is there of one model. `files` and `refusal` speak of the desired spec.
+    """What is there of one model. `files`, `refusal` and `hindrance` speak of the desired spec.
 
     `refusal`: why nothing on this node can run that spec as it stands (no backend, a refused flag);
-    found without starting anything, so it never costs what serves. None: nothing speaks against it.
+    `hindrance`: why it cannot be started just now (a secret's file is missing). Both are found
+    without starting anything, so they never cost what serves. None: nothing speaks against it.
     """
 
     name: ModelName
     processes: tuple[ObservedProcess, ...] = ()
     files: FilesState = field(default_factory=FilesMissing)
     refusal: str | None = None
+    hindrance: str | None = None
     in_flight: InFlight | None = None
     failure: Failure | None = None
 

@@ -159,6 +159,8 @@ def _towards(case: Case, wanted: DesiredModel, now: float) -> Step:
         reason = f"files of {wanted.spec.source} are not in the cache{again}"
         fetch = FetchFiles(model=case.name, spec_hash=wanted.fetch_key, reason=reason)
         return Step(state=State.CACHING, reason=reason, action=fetch)
+    if case.seen.hindrance is not None:
+        return Step(state=State.ERROR, reason=case.seen.hindrance)
     if case.process is None:
         reason = f"in the manifest and not running{again}"
         start = StartBackend(

@@ -1,6 +1,7 @@
 """A person edits the manifest while models serve: only what changed moves (R2, R4)."""
 
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -55,6 +56,39 @@ def test_changed_extra_args_restart_only_that_model(serving: Agent) -> None:
 
     serving.wait_model("a", changed)
     assert pids(serving)["b"] == before["b"]
+
+
+def test_a_variable_that_the_agent_does_not_have_costs_nothing(serving: Agent) -> None:
+    """A refused spec never costs what serves (docs/states.md)."""
+    before = pids(serving)
+    serving.write(manifest(model("a", env="{A_TOKEN: {from_env: NOPE}}"), model("b")))
+    entry = serving.wait_model("a", lambda entry: entry["target"] is not None)
+    assert (entry["state"], entry["target"]["state"]) == ("loaded", "blocked")
+    assert "env A_TOKEN is from_env NOPE" in entry["target"]["reason"]
+    assert pids(serving) == before
+    assert serves(serving, "a")
+
+
+def test_a_secret_s_file_that_is_missing_costs_nothing_until_it_is_there(serving: Agent) -> None:
+    """The change is made by itself once the file appears; its content is never told."""
+    before = pids(serving)
+    secret = serving.root / "secret"
+    serving.write(manifest(model("a", env=f"{{A_TOKEN: {{from_file: {secret}}}}}"), model("b")))
+    entry = serving.wait_model("a", lambda entry: entry["target"] is not None)
+    assert (entry["state"], entry["target"]["state"]) == ("loaded", "error")
+    assert f"from_file {secret}: No such file" in entry["target"]["reason"]
+    assert pids(serving) == before
+    assert serves(serving, "a")
+    secret.write_text("hunter22", encoding="utf-8")
+
+    def changed(entry: Entry) -> bool:
+        return bool(entry["state"] == "loaded" and entry["pid"] != before["a"])
+
+    after = serving.wait_model("a", changed)
+    assert pids(serving)["b"] == before["b"]
+    environ = Path(f"/proc/{after['pid']}/environ").read_bytes()
+    assert b"A_TOKEN=hunter22" in environ.split(b"\0")
+    assert "hunter22" not in serving.log + str(serving.self_view())
 
 
 def test_deleting_a_model_stops_only_it(serving: Agent) -> None:

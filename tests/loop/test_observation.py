@@ -1,19 +1,24 @@
 """Looks at files and engines: everything is asked for at each tick, nothing is reckoned twice."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 
 from reconciler.backend.engines import Assessment, Engines
 from reconciler.cache.model_cache import ModelCache
-from reconciler.loop.observation import Looks, Observer
-from reconciler.plan.desired import DesiredModel
-from reconciler.plan.ids import SpecHash
+from reconciler.loop.observation import Looks, Observer, Secrets
+from reconciler.plan.desired import DesiredModel, SecretRef
+from reconciler.plan.ids import FilesDigest, Instance, SpecHash
 from reconciler.plan.observed import FilesCached
 from tests.backend.build import inventory, llama_server, model
 from tests.e2e.agent import MINIMAL_GGUF
+from tests.loop.test_books import view
+
+ENVIRONMENT = {"HF_TOKEN": "hunter22"}
 
 
 class CountingEngines(Engines):
@@ -42,13 +47,21 @@ class Watching:
             engines=self.engines,
             backends=nobody,
             effects=nobody,
+            environment=ENVIRONMENT,
         )
 
-    def look(self, *models: DesiredModel) -> Looks:
-        return self._observer.look(models)
+    def look(self, *models: DesiredModel, running: Instance | None = None) -> Looks:
+        """`running`: the one process there is of every model."""
+        views = (replace(view(), instance=running),) if running is not None else ()
+        return self._observer.look(models, {model.name: views for model in models})
 
-    def model(self, **changes: Any) -> DesiredModel:
-        return replace(model(source=f"file://{self.file}"), **changes)
+    def secrets(self, model: DesiredModel, running: Instance | None = None) -> Secrets:
+        return self.look(model, running=running)[model.name].secrets
+
+    def model(
+        self, *, env: Mapping[str, SecretRef] = MappingProxyType({}), **changes: Any
+    ) -> DesiredModel:
+        return replace(model(source=f"file://{self.file}", env=env), **changes)
 
 
 @pytest.fixture
@@ -92,3 +105,43 @@ def test_a_model_that_left_is_forgotten(watching: Watching) -> None:
     assert watching.look() == {}
     watching.look(watching.model())
     assert watching.engines.asked == 2
+
+
+def test_a_variable_that_the_agent_does_not_have_is_a_refusal(watching: Watching) -> None:
+    found = watching.model(env={"TOKEN": SecretRef(from_env="HF_TOKEN")})
+    missing = watching.model(env={"TOKEN": SecretRef(from_env="NOPE")})
+    assert watching.secrets(found) == Secrets()
+    refusal = watching.secrets(missing).refusal
+    assert refusal is not None
+    assert "env TOKEN is from_env NOPE" in refusal
+
+
+def test_a_secret_s_file_is_looked_for_until_it_is_there(watching: Watching) -> None:
+    secret = watching.file.with_name("secret")
+    wants = watching.model(env={"TOKEN": SecretRef(from_file=str(secret))})
+    hindrance = watching.secrets(wants).hindrance
+    assert hindrance is not None
+    assert f"from_file {secret}: No such file" in hindrance
+    same = watching.look(wants)
+    assert watching.look(wants) is same
+    secret.write_text("hunter22\n")
+    assert watching.secrets(wants) == Secrets()
+    assert watching.engines.asked == 1
+
+
+def test_secrets_of_what_runs_as_it_is_wanted_are_not_read(watching: Watching) -> None:
+    wants = watching.model(env={"TOKEN": SecretRef(from_file="/nope")})
+    (look,) = watching.look(wants).values()
+    assert look.files is not None
+    running = Instance(spec_hash=wants.spec_hash, files_digest=look.files.digest)
+    assert watching.secrets(wants, running) == Secrets()
+    for other in (
+        replace(running, spec_hash=SpecHash("1:01")),
+        replace(running, files_digest=FilesDigest("other")),
+    ):
+        assert watching.secrets(wants, other).hindrance is not None
+
+
+def test_secrets_of_a_disabled_model_are_not_read(watching: Watching) -> None:
+    wants = watching.model(env={"TOKEN": SecretRef(from_file="/nope")}, enabled=False)
+    assert watching.secrets(wants) == Secrets()

@@ -105,6 +105,7 @@ def observed_model(name: str, data: Data) -> ObservedModel:
         processes=tuple(process(each) for each in data.get("processes", ())),
         files=cached or FilesMissing(),
         refusal=data.get("refusal"),
+        hindrance=data.get("hindrance"),
         in_flight=under_way
         and InFlight(
             kind=EffectKind(under_way["kind"]),
