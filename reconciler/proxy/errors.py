@@ -4,7 +4,9 @@ docs/http.md holds the table for readers.
 """
 
 import difflib
+import math
 from dataclasses import dataclass
+from datetime import datetime
 from http import HTTPStatus
 
 from reconciler.plan.desired import ModelType
@@ -18,7 +20,8 @@ NOT_STARTED: Header = (b"x-xgen-not-started", b"1")
 """On a 503 or 429: the request certainly reached no backend, so it may be sent elsewhere."""
 
 _DO_NOT_RETRY: Header = (b"x-should-retry", b"false")
-"""OpenAI's clients obey it; without it they repeat every 5xx."""
+"""On what waiting does not mend, instead of Retry-After. OpenAI's clients obey it; without it they
+repeat every 5xx."""
 _SHOWN_CHARACTERS = 200
 """Of a name that a client made up; it may be as long as a body."""
 _SOON_SECONDS = 5
@@ -238,9 +241,21 @@ def waited_too_long(model: str, seconds: float) -> Problem:
 
 
 def none_of_type(types: tuple[ModelType, ...]) -> Problem:
-    message = f"cannot route the request: this node has no model of type {_any_of(types)}"
     return Problem(
-        status=503, code="no_model_of_type", message=message, headers=_retry_after(_LATER_SECONDS)
+        status=503,
+        code="no_model_of_type",
+        message=f"cannot route the request: this node has no model of type {_any_of(types)}",
+        headers=(_DO_NOT_RETRY, NOT_STARTED),
+    )
+
+
+def none_of_type_yet(types: tuple[ModelType, ...]) -> Problem:
+    message = (
+        f"cannot route the request: this node has no model of type {_any_of(types)}, and has not "
+        "taken up a manifest yet"
+    )
+    return Problem(
+        status=503, code="no_model_of_type", message=message, headers=_retry_after(_SOON_SECONDS)
     )
 
 
@@ -254,18 +269,23 @@ def model_disabled(model: ModelStatus) -> Problem:
     )
 
 
-def model_not_ready(model: ModelStatus) -> Problem:
-    """Blocked models wait for a change by a person, so clients are told not to insist."""
-    blocked = model.state is State.BLOCKED
-    headers = _retry_after(_LATER_SECONDS if blocked else _SOON_SECONDS)
-    message = f"cannot answer for model {model.name!r}: it is {model.state}: {model.reason}"
-    if model.retry_at is not None:
-        message += f"; next try at {model.retry_at}"
+def model_not_ready(model: ModelStatus, now: float) -> Problem:
+    """`now`: Unix time. Blocked models wait for a change by a person: clients shall not insist.
+
+    The reason says what the next try waits for.
+    """
+    if model.state is State.BLOCKED:
+        headers: tuple[Header, ...] = (_DO_NOT_RETRY, NOT_STARTED)
+    elif model.retry_at is None:
+        headers = _retry_after(_SOON_SECONDS)
+    else:
+        due = math.ceil(datetime.fromisoformat(model.retry_at).timestamp() - now)
+        headers = _retry_after(min(max(1, due), _LATER_SECONDS))
     return Problem(
         status=503,
         code="model_not_ready",
-        message=message,
-        headers=(*headers, _DO_NOT_RETRY) if blocked else headers,
+        message=f"cannot answer for model {model.name!r}: it is {model.state}: {model.reason}",
+        headers=headers,
         model=model.name,
     )
 

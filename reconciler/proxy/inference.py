@@ -1,5 +1,6 @@
 """The inference paths: read the request, choose its backend, pass its answer on."""
 
+import time
 from dataclasses import dataclass
 
 import aiohttp
@@ -121,7 +122,8 @@ class _Request:
 
     def _choose(self, named: str | None) -> Choice | Problem:
         """A refusal, too, is counted with the model that it is about."""
-        choice = route_table.choose(self._gateway.routes.current(), named, self._path.types)
+        table, now = self._gateway.routes.current(), time.time()
+        choice = route_table.choose(table, named, self._path.types, now=now)
         model = choice.model if isinstance(choice, Problem) else choice.model.name
         if model is not None:
             self._watch.about(self._gateway.metrics.of_model(model))

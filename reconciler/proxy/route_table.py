@@ -39,10 +39,13 @@ def build(status: Status) -> RouteTable:
     return RouteTable(status=status, by_name=aliases | names, by_type=by_type)
 
 
-def choose(table: RouteTable, requested: str | None, wanted: Types) -> Choice | Problem:
+def choose(
+    table: RouteTable, requested: str | None, wanted: Types, *, now: float
+) -> Choice | Problem:
     """What to do with a request for `requested` (None: it names no model) at a path of some types.
 
-    What no wait can mend is said first: unknown, wrong type, disabled, then not ready.
+    What no wait can mend is said first: unknown, wrong type, disabled, then not ready. `now`: Unix
+    time, to say how long that may take.
     """
     if table.status.draining:
         return errors.draining(table.status.node)
@@ -54,7 +57,7 @@ def choose(table: RouteTable, requested: str | None, wanted: Types) -> Choice | 
     if model.state is State.DISABLED:
         return errors.model_disabled(model)
     if model.endpoint is None:
-        return errors.model_not_ready(model)
+        return errors.model_not_ready(model, now)
     renamed = requested is not None and requested != model.name
     return Choice(model=model, endpoint=model.endpoint, renamed=renamed)
 
@@ -68,6 +71,8 @@ def _named(table: RouteTable, requested: str) -> ModelStatus | Problem:
 
 def _only(table: RouteTable, wanted: Types) -> ModelStatus | Problem:
     models = [model for type_ in wanted for model in table.by_type[type_]]
+    if not models and table.status.revision.applied is None:
+        return errors.none_of_type_yet(wanted)
     if not models:
         return errors.none_of_type(wanted)
     if len(models) > 1:

@@ -1,19 +1,23 @@
 """Which model answers, and the table of errors of design §9, as a pure function."""
 
+from dataclasses import replace
+from datetime import datetime
+
 import pytest
 
 from reconciler.plan.desired import ModelType
 from reconciler.plan.phase import State
 from reconciler.proxy.errors import Problem
 from reconciler.proxy.route_table import Choice, build, choose
-from reconciler.status import ModelStatus
+from reconciler.status import ModelStatus, Revision
 from tests.proxy.builders import model, status
 
+NOW = datetime.fromisoformat("2026-11-29T10:00:00.000+00:00").timestamp()
 LLM, EMBEDDING = ModelType.LLM, ModelType.EMBEDDING
 
 
 def chosen(*models: ModelStatus, ask: str | None, wanted: ModelType = LLM) -> Choice:
-    result = choose(build(status(*models)), ask, (wanted,))
+    result = choose(build(status(*models)), ask, (wanted,), now=NOW)
     assert isinstance(result, Choice), result
     return result
 
@@ -21,7 +25,7 @@ def chosen(*models: ModelStatus, ask: str | None, wanted: ModelType = LLM) -> Ch
 def refused(
     *models: ModelStatus, ask: str | None, wanted: ModelType = LLM, draining: bool = False
 ) -> Problem:
-    result = choose(build(status(*models, draining=draining)), ask, (wanted,))
+    result = choose(build(status(*models, draining=draining)), ask, (wanted,), now=NOW)
     assert isinstance(result, Problem), result
     return result
 
@@ -58,8 +62,13 @@ def test_no_name_among_several_is_400_and_lists_them() -> None:
 
 @pytest.mark.parametrize("models", [(), (model("e", port=1, type=EMBEDDING),)])
 def test_no_name_and_nothing_of_the_type_is_503(models: tuple[ModelStatus, ...]) -> None:
-    problem = refused(*models, ask=None)
-    assert (problem.status, problem.code) == (503, "no_model_of_type")
+    """Once a manifest is known, waiting does not mend it."""
+    known = replace(status(*models), revision=Revision(applied="r1"))
+    for node, retry in ((known, b"x-should-retry"), (status(*models), b"retry-after")):
+        problem = choose(build(node), None, (LLM,), now=NOW)
+        assert isinstance(problem, Problem)
+        assert (problem.status, problem.code) == (503, "no_model_of_type")
+        assert header(problem, retry) is not None
 
 
 def test_an_unknown_name_is_404_and_says_what_there_is() -> None:
@@ -98,14 +107,27 @@ def test_without_an_endpoint_it_is_503_with_state_reason_and_retry_after(state: 
     assert header(problem, b"x-should-retry") is None
 
 
-def test_the_next_try_is_told() -> None:
-    problem = refused(model("a", state=State.ERROR, retry_at="2026-11-29T10:00:00Z"), ask="a")
-    assert "next try at 2026-11-29T10:00:00Z" in problem.message
+@pytest.mark.parametrize(
+    ("retry_at", "seconds"),
+    [
+        ("2026-11-29T10:00:12.300+00:00", b"13"),
+        ("2026-11-29T10:00:00.000+00:00", b"1"),
+        ("2026-11-29T09:59:30.000+00:00", b"1"),
+        ("2026-11-29T10:05:00.000+00:00", b"60"),
+    ],
+)
+def test_clients_come_again_when_the_next_try_is_due(retry_at: str, seconds: bytes) -> None:
+    """Later than in 60 s OpenAI's clients do not wait."""
+    reason = "exited with code 1; next try after 5 s"
+    problem = refused(model("a", state=State.ERROR, reason=reason, retry_at=retry_at), ask="a")
+    assert header(problem, b"retry-after") == seconds
+    assert problem.message.count("next try") == 1
 
 
 def test_a_blocked_model_tells_clients_not_to_insist() -> None:
     problem = refused(model("a", state=State.BLOCKED), ask="a")
     assert (problem.code, header(problem, b"x-should-retry")) == ("model_not_ready", b"false")
+    assert header(problem, b"x-xgen-not-started") == b"1"
 
 
 def test_a_disabled_model_is_503_model_disabled() -> None:
