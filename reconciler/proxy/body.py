@@ -16,7 +16,7 @@ from itertools import islice
 import msgspec
 
 from reconciler.errors import XgenError
-from reconciler.proxy import errors
+from reconciler.proxy import errors, json_text
 from reconciler.proxy.errors import Problem
 
 
@@ -64,7 +64,7 @@ def peek(body: bytes, *, abandoned: Callable[[], bool] = lambda: False) -> Peek 
     except RecursionError:
         return errors.bad_body("it is nested too deeply")
     except msgspec.DecodeError as exc:
-        return errors.bad_body(str(exc))
+        return errors.bad_body(json_text.why_unreadable(body, exc))
     stream = bytes(envelope.stream) == b"true"
     value = bytes(envelope.model)
     if not value:
@@ -130,7 +130,9 @@ def _model_key(text: bytes, abandoned: Callable[[], bool]) -> re.Match[bytes] | 
         return keys[0]
     search = _Search(text, keys)
     key = search.top_level(abandoned)
-    return errors.duplicate_model() if search.another_than(key) else key
+    if search.another_than(key):
+        return errors.duplicate_model('the body has two top-level "model" keys')
+    return key
 
 
 class _Search:

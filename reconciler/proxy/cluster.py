@@ -52,8 +52,11 @@ class Model:
         name: str = scope["path_params"]["id"]
         table = self._routes.current()
         entry = view.model_entry(table.status, name, self._only)
-        if entry is None:
+        if entry is not None:
+            await reply.send_json(send, entry)
+        elif self._only is not None and (model := table.by_name.get(name)) is not None:
+            problem = errors.not_of_the_type(model, (self._only,))
+            await reply.send_problem(scope, send, problem)
+        else:
             known = view.model_names(table.status, self._only)
             await reply.send_problem(scope, send, errors.unknown_model(name, known))
-        else:
-            await reply.send_json(send, entry)

@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 from reconciler.errors import Rejected, XgenError
 from reconciler.plan.desired import Format
 from reconciler.plan.repository import Repository, parse_repository
-from reconciler.proxy import errors, reply
+from reconciler.proxy import errors, json_text, reply
 from reconciler.proxy.board import Routes
 from reconciler.proxy.client import ClientLeft, read_body
 from reconciler.proxy.errors import Problem
@@ -105,7 +105,7 @@ class AskDownload:
         try:
             ask = msgspec.json.decode(body, type=_Ask)
         except msgspec.DecodeError as exc:
-            return errors.bad_body(str(exc))
+            return errors.bad_body(json_text.why_unreadable(body, exc))
         if (repository := _repository(ask)) is None:
             return _bad_repository(ask)
         if self._routes.current().status.draining:

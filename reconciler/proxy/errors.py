@@ -73,9 +73,9 @@ def bad_body(cause: str) -> Problem:
     return Problem(status=400, code="invalid_json", message=f"cannot read the body: {cause}")
 
 
-def duplicate_model() -> Problem:
+def duplicate_model(cause: str) -> Problem:
     """Refused, because proxy and backend might each read another one of the two."""
-    message = 'cannot route the request: the body has two top-level "model" keys'
+    message = f"cannot route the request: {cause}"
     return Problem(status=400, code="duplicate_model", message=message, param="model")
 
 
@@ -150,6 +150,17 @@ def unknown_model(name: str, known: tuple[str, ...]) -> Problem:
     serves = f"this node knows {', '.join(known)}" if known else "this node has no models"
     message = f"cannot find model {name[:_SHOWN_CHARACTERS]!r}: {serves}"
     return Problem(status=404, code="model_not_found", message=message, param="model")
+
+
+def not_of_the_type(model: ModelStatus, listed: tuple[ModelType, ...]) -> Problem:
+    """For a list of some types: it is not there, and the node has it all the same."""
+    message = (
+        f"cannot find model {model.name!r} here: it is of type {model.type}, "
+        f"this path lists {_any_of(listed)}"
+    )
+    return Problem(
+        status=404, code="model_not_found", message=message, param="model", model=model.name
+    )
 
 
 def no_such_model(name: str, known: tuple[str, ...]) -> Problem:

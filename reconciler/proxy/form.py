@@ -71,7 +71,7 @@ def peek_form(
             if part.name not in (b"model", b"stream"):
                 continue
             if part.name in fields:
-                return errors.duplicate_model() if part.name == b"model" else _twice("stream")
+                return _twice(part.name.decode())
             fields[part.name] = part
         model, stream = (_value(read_at, fields.get(name)) for name in (b"model", b"stream"))
     except _Malformed as exc:
@@ -81,6 +81,8 @@ def peek_form(
 
 
 def _twice(name: str) -> Problem:
+    if name == "model":
+        return errors.duplicate_model('the form has two fields "model"')
     return errors.bad_form(f'it has two fields "{name}"')
 
 

@@ -24,3 +24,8 @@ def _encodable(value: object) -> object:
             return [_encodable(item) for item in value]
         case _:
             return value
+
+
+def why_unreadable(body: bytes, exc: msgspec.DecodeError) -> str:
+    """In msgspec's words, but for nothing at all, which it takes for something that was cut."""
+    return "it is empty" if not body or body.isspace() else str(exc)

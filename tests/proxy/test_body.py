@@ -26,6 +26,14 @@ def code(body: bytes) -> str:
     return result.code
 
 
+@pytest.mark.parametrize("body", [b"", b" \r\n"])
+def test_no_body_is_called_empty(body: bytes) -> None:
+    result = peek(body)
+    assert isinstance(result, Problem)
+    assert (result.status, result.code) == (400, "invalid_json")
+    assert result.message == "cannot read the body: it is empty"
+
+
 @pytest.mark.parametrize(
     ("body", "model", "stream"),
     [

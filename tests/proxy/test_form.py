@@ -80,6 +80,9 @@ def test_names_that_only_look_like_it_are_others() -> None:
 
 def test_two_models_are_refused() -> None:
     assert code(form(MODEL, FILE, MODEL)) == "duplicate_model"
+    refused = read(form(MODEL, FILE, MODEL))
+    assert isinstance(refused, Problem)
+    assert refused.message.endswith('the form has two fields "model"')
 
 
 @pytest.mark.parametrize(

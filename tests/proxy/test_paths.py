@@ -53,7 +53,10 @@ async def test_embeddings_have_a_path_of_their_own(llm: StandIn, embedding: Stan
         other = await agent.get("/api/inference/embedding/v1/models/llm")
         assert one.json["id"] == "emb"
         assert (other.status, other.error["code"]) == (404, "model_not_found")
-        assert other.error["message"].endswith("this node knows emb")
+        assert other.error["message"].endswith("it is of type llm, this path lists embedding")
+        none = await agent.get("/api/inference/embedding/v1/models/nobody")
+        assert (none.status, none.error["code"]) == (404, "model_not_found")
+        assert none.error["message"].endswith("this node knows emb")
 
 
 async def test_unknown_paths_are_404_in_openais_shape() -> None:
