@@ -121,7 +121,9 @@ class AskDownload:
         except Rejected as exc:
             return Problem(status=409, code="no_hub", message=str(exc))
         except XgenError as exc:
-            return Problem(status=503, code="job_not_saved", message=str(exc))
+            return Problem(
+                status=503, code="job_not_saved", message=str(exc), headers=(errors.COME_SOON,)
+            )
 
 
 class RemoveDownload:

@@ -19,6 +19,9 @@ Header = tuple[bytes, bytes]
 NOT_STARTED: Header = (b"x-xgen-not-started", b"1")
 """On a 503 or 429: the request certainly reached no backend, so it may be sent elsewhere."""
 
+COME_SOON: Header = (b"retry-after", b"5")
+"""On a 503 of a path for operators."""
+
 _DO_NOT_RETRY: Header = (b"x-should-retry", b"false")
 """On what waiting does not mend, instead of Retry-After. OpenAI's clients obey it; without it they
 repeat every 5xx."""

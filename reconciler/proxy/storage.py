@@ -6,11 +6,9 @@ from typing import Protocol
 from starlette.types import Receive, Scope, Send
 
 from reconciler.errors import Rejected, XgenError
-from reconciler.proxy import reply
+from reconciler.proxy import errors, reply
 from reconciler.proxy.board import Routes
 from reconciler.proxy.errors import Problem
-
-_SOON = ((b"retry-after", b"5"),)
 
 
 class HubListing(Protocol):
@@ -32,7 +30,9 @@ class StoredModels:
             problem = Problem(status=409, code="no_hub", message=str(exc))
             await reply.send_problem(scope, send, problem)
         except XgenError as exc:
-            problem = Problem(status=503, code="hub_away", message=str(exc), headers=_SOON)
+            problem = Problem(
+                status=503, code="hub_away", message=str(exc), headers=(errors.COME_SOON,)
+            )
             await reply.send_problem(scope, send, problem)
         else:
             node = self._routes.current().status.node

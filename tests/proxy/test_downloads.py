@@ -96,6 +96,7 @@ async def test_what_cannot_be_done_says_why(
         answer = await agent.request("POST", PATH, body={"repo": "org/m"})
     assert (answer.status, answer.error["code"]) == (status, code)
     assert answer.error["message"] == str(refusal)
+    assert ("retry-after" in answer.headers) == (status == 503)
 
 
 @pytest.mark.parametrize(("job", "forgotten", "status"), [("a", False, 202), ("b", True, 200)])

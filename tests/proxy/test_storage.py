@@ -28,6 +28,7 @@ async def test_why_it_cannot_be_told(failure: XgenError, status: int, code: str)
         answer = await agent.get(PATH)
     assert (answer.status, answer.error["code"]) == (status, code)
     assert answer.error["message"] == str(failure)
+    assert ("retry-after" in answer.headers) == (status == 503)
 
 
 async def test_nothing_can_be_posted() -> None:
