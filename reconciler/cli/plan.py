@@ -1,7 +1,7 @@
 """`xgen-model plan`: what a manifest would start, restart and stop, before it is committed."""
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -10,12 +10,12 @@ import typer
 
 from reconciler.cli.candidate import read_manifest
 from reconciler.cli.changes import NodeChanges, Verb, changes
-from reconciler.cli.client import Agent, find_agent, known_agent
+from reconciler.cli.client import Agent, Json, find_agent, known_agent
 from reconciler.cli.exits import ExitCode
 from reconciler.cli.options import DataDir, ServerOption, data_dir
 from reconciler.cli.output import console, print_json, show
 from reconciler.cli.plan_view import as_json, as_markdown, as_text, has_changes
-from reconciler.cli.told import fields_of, planned_by, running_of
+from reconciler.cli.told import fields_of, is_suspended, planned_by, running_of
 from reconciler.errors import Rejected, Transient
 from reconciler.manifest.select import select
 from reconciler.manifest.union import Manifest
@@ -72,7 +72,7 @@ def plan(
         if offline:
             raise typer.BadParameter("--offline needs --manifest PATH", param_hint="--manifest")
         agent = find_agent(server, folder)
-        nodes = [_own(agent, name) for name in _nodes(agent, node)]
+        nodes = [_own(agent, view) for view in _nodes(agent, node).values()]
         against = f"as the agent at {agent.url} plans it now"
     elif agent is None:
         wanted = read_manifest(manifest)
@@ -99,16 +99,17 @@ def _offline(manifest: Manifest, node: str | None, folder: Path) -> list[Desired
     return [select(manifest, node=name, revision="") for name in chosen]
 
 
-def _nodes(agent: Agent, node: str | None) -> list[str]:
+def _nodes(agent: Agent, node: str | None) -> Mapping[str, Json]:
+    """The views of the nodes to plan for, by name."""
     try:
         servers = agent.servers()["servers"]
     except Transient as exc:
         raise Transient(f"{exc}; or plan from nothing with --offline") from exc
-    names = [str(view["node"]) for view in servers if view.get("reachable", True)]
-    if node is None or node in names:
-        return names if node is None else [node]
+    views = {str(view["node"]): view for view in servers if view.get("reachable", True)}
+    if node is None or node in views:
+        return views if node is None else {node: views[node]}
     raise Rejected(
-        f"cannot plan for node {node}: the agent at {agent.url} knows {', '.join(names)}; "
+        f"cannot plan for node {node}: the agent at {agent.url} knows {', '.join(views)}; "
         "add --offline to plan for it from nothing"
     )
 
@@ -132,10 +133,11 @@ def _print(
             typer.echo(as_markdown(nodes, against=against))
 
 
-def _own(agent: Agent, node: str) -> NodeChanges:
-    told = agent.get("/api/management/plan", server=node)
+def _own(agent: Agent, view: Json) -> NodeChanges:
+    told = agent.get("/api/management/plan", server=str(view["node"]))
+    suspended = is_suspended(view)
     return NodeChanges(
         node=NodeName(told["node"]),
-        changes=tuple(planned_by(model) for model in told["models"]),
+        changes=tuple(planned_by(model, suspended=suspended) for model in told["models"]),
         notes=tuple(told["waits"]),
     )

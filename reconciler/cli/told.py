@@ -28,6 +28,9 @@ _VERBS = {
 }
 """What it takes from a state to rest, where nothing else is coming."""
 
+_GOES_ON = frozenset({State.LOADING, State.UNLOADING})
+"""What was begun before the node was suspended comes to its end."""
+
 
 def running_of(entry: Json) -> Running:
     """One model of an agent's list. What it does not tell is None.
@@ -66,18 +69,31 @@ def fields_of(model: DesiredModel) -> tuple[Fields, Fields]:
     return _flat(written), _routing(model.priority, model.max_in_flight, asdict(model.timeouts))
 
 
-def planned_by(entry: Json) -> Change:
-    """One model of an agent's own plan: what it is about to do, or is doing."""
+def is_suspended(view: Json) -> bool:
+    """Whether a node, as the cluster tells of it, only observes and reports."""
+    return any(
+        (each["type"], each["status"]) == ("Suspended", "True")
+        for each in view.get("conditions", ())
+    )
+
+
+def planned_by(entry: Json, *, suspended: bool) -> Change:
+    """One model of an agent's own plan: what it is about to do, or is doing.
+
+    What is held back on a node that is `suspended` is no change, as it is none in a comparison.
+    """
     target = entry.get("target")
     state = _state(entry["state"])
     coming = _state(target["state"]) if target else state
     if coming is State.BLOCKED:
         verb = Verb.REFUSED
+    elif suspended:
+        verb = _VERBS[state] if state in _GOES_ON else Verb.UNCHANGED
     elif target:
         verb = Verb.RESTART
     else:
         verb = _VERBS[state]
-    reason = str(target["reason"] if target else entry["reason"])
+    reason = str(entry["reason"] if verb is Verb.UNCHANGED or not target else target["reason"])
     return Change(model=ModelName(entry["name"]), verb=verb, reason=reason, state=state)
 
 

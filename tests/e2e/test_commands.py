@@ -179,6 +179,28 @@ def test_plan_refuses_what_the_node_has_refused(running: Agent) -> None:
     assert "0 to start, 0 to restart, 0 to stop, 1 refused, 0 unchanged\n" in same.stdout
 
 
+def test_plan_of_a_suspended_node_is_one_answer(running: Agent) -> None:
+    settings = "  node_settings:\n    node-a: {suspend: true}\n"
+    pending = model("chat", extra_args="{ctx_size: 4096}"), model("new")
+    running.write(manifest(*pending, spec=settings))
+    running.wait_model("chat", lambda now: bool(now["target"]))
+    running.wait_state("new", "pending")
+
+    own = xgen_model("plan", "--data-dir", running.data, "--output", "json")
+    same = xgen_model(
+        *("plan", "--data-dir", running.data, "--output", "json"),
+        *("--manifest", running.manifests),
+    )
+
+    assert (own.returncode, same.returncode) == (0, 0)
+    told, compared = (json.loads(each.stdout)["nodes"][0]["models"] for each in (own, same))
+    assert [each["action"] for each in told] == ["unchanged", "unchanged"]
+    assert [each["action"] for each in compared] == ["unchanged", "unchanged"]
+    assert [each["reason"].split(";")[0] for each in told] == [
+        each["reason"].split(";")[0] for each in compared
+    ]
+
+
 def test_plan_without_a_manifest_is_the_agents_own(untouched: Agent) -> None:
     result = xgen_model("plan", "--server", untouched.url)
 
