@@ -3,6 +3,7 @@
 Only the command that was asked for is imported: a shell's completion must not wait for the agent.
 """
 
+import errno
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -13,6 +14,7 @@ import typer
 
 from reconciler import __version__
 from reconciler.cli.exits import ExitCode, UsageError
+from reconciler.cli.stdout import WatchedStdout
 from reconciler.errors import XgenError
 
 COMMANDS = {
@@ -96,16 +98,35 @@ def _words() -> list[str]:
 
 def main() -> None:
     """Run a command and exit with its code (`ExitCode`)."""
+    stdout = WatchedStdout()
+    code = int(ExitCode.ERROR)
+    try:
+        code = _run()
+    except OSError:
+        if stdout.failure() is None:
+            raise
+    if (lost := stdout.failure()) is not None:
+        code = ExitCode.ERROR
+        if lost.errno != errno.EPIPE:  # who closes a pipe has seen enough
+            _complain(f"cannot write to stdout: {lost.strerror}")
+    sys.exit(code)
+
+
+def _run() -> int:
     try:
         code = make_app(_words())(standalone_mode=False)
     except UsageError as exc:
         exc.show()
-        sys.exit(ExitCode.BAD_USAGE)
+        return ExitCode.BAD_USAGE
     except (typer.Abort, KeyboardInterrupt):
-        sys.exit(ExitCode.INTERRUPTED)
+        return ExitCode.INTERRUPTED
     except XgenError as exc:
-        from reconciler.cli.output import complain
+        _complain(str(exc))
+        return ExitCode.ERROR
+    return code if isinstance(code, int) else ExitCode.OK
 
-        complain(str(exc))
-        sys.exit(ExitCode.ERROR)
-    sys.exit(code if isinstance(code, int) else ExitCode.OK)
+
+def _complain(message: str) -> None:
+    from reconciler.cli.output import complain
+
+    complain(message)

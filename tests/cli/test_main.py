@@ -43,6 +43,46 @@ def test_bad_usage_is_64_and_says_what_was_meant(arguments: list[str], said: str
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.parametrize("command", [["schema"], ["--version"], ["--help"], ["doctor"]])
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_disk_that_is_full_is_one_line_on_stderr(
+    command: list[str], unbuffered: str, tmp_path: Path
+) -> None:
+    """Nothing that was to be printed is lost in silence, and it is no crash."""
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        result = subprocess.run(
+            [XGEN_MODEL, *command],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            env=environment(XGEN_DATA_DIR=str(tmp_path), PYTHONUNBUFFERED=unbuffered),
+            check=False,
+        )
+
+    said = "error: cannot write to stdout: No space left on device\n"
+    assert (result.returncode, result.stderr) == (1, said)
+
+
+def test_a_pipe_that_is_closed_is_silent() -> None:
+    ours, theirs = os.pipe()
+    os.close(ours)
+    try:
+        result = subprocess.run(
+            [XGEN_MODEL, "schema"],
+            stdout=theirs,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            env=environment(),
+            check=False,
+        )
+    finally:
+        os.close(theirs)
+
+    assert (result.returncode, result.stderr) == (1, "")
+
+
 @pytest.mark.parametrize(
     ("typed", "offered"),
     [
