@@ -48,10 +48,11 @@ class S3Server:
 
 
 @contextmanager
-def serve_s3(folder: Path, *, dir_cache_time: str = "0s") -> Iterator[S3Server]:
+def serve_s3(folder: Path, *, dir_cache_time: str = "1ms") -> Iterator[S3Server]:
     """Runs until the end of the block, on a port that the kernel chose.
 
-    At 0s it sees plain file operations at once, but locks up after some writes of its clients.
+    It sees plain file operations after `dir_cache_time`. At 0s, which would be at once, it arms its
+    timers without end: both processors are busy, and it locks up after some writes of its clients.
     """
     argv = [
         rclone(), "serve", "s3", "--addr", "127.0.0.1:0", "--config", os.devnull,
