@@ -2,6 +2,7 @@
 
 XgenError                 "cannot <verb> <object>: <cause>", naming file:line, model or backend
 ├── Transient             the world may be better later: try again after a while
+│   └── Gone              the hub answered, and does not have what was asked for
 ├── Rejected              nothing helps until the manifest, the files or the node change
 └── Bug                   our own fault: report it, keep everything running
 """
@@ -20,6 +21,10 @@ class Transient(XgenError):
     def __init__(self, message: str, *, retry_after_seconds: float | None = None) -> None:
         super().__init__(message)
         self.retry_after_seconds = retry_after_seconds
+
+
+class Gone(Transient):
+    """The hub answered: it does not have this content. It is there again once it is pushed."""
 
 
 class Rejected(XgenError):

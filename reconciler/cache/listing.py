@@ -8,7 +8,7 @@ from reconciler.cache.choose import is_hidden
 from reconciler.cache.record import Record, new_record
 from reconciler.cache.snapshots import main_ref_path
 from reconciler.cache.store import Store, StoredObject
-from reconciler.errors import Transient
+from reconciler.errors import Gone, Transient
 
 _MAX_REF_BYTES = 200
 
@@ -16,14 +16,15 @@ _MAX_REF_BYTES = 200
 def listed(store: Store, prefix: str, digest: str | None = None) -> Record:
     """The revision of `digest`, or the one in force. Blocking.
 
-    Raises Transient where the hub does not have it; without a catalog it has only what is there.
+    Raises Gone where the hub does not have it, Transient where it has nothing of the prefix or
+    does not say; without a catalog it has only what is there.
     """
     listing = [item for item in store.objects(prefix, digest) if not is_hidden(item.path)]
     if not listing:
         raise Transient(f"cannot fetch {prefix}: {_why_nothing(store, prefix)}")
     record = new_record(listing, _main_ref(store, listing))
     if digest not in (None, record.digest):
-        raise Transient(
+        raise Gone(
             f"cannot fetch {prefix}: the manifest pins {digest}, the hub holds {record.digest}, "
             "and no catalog, so no other"
         )

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import structlog
@@ -22,8 +21,9 @@ from reconciler.cache.pin_board import Owner
 from reconciler.cache.pins import Holding
 from reconciler.cache.published import Published
 from reconciler.cache.pull import OnProgress, Pull
-from reconciler.cache.record import Record, load_record, save_record
+from reconciler.cache.record import Record, load_record
 from reconciler.cache.relink import relink
+from reconciler.cache.restore import again, revision
 from reconciler.cache.store import Store
 from reconciler.cache.take_in import take_in
 from reconciler.cache.usage import Usage
@@ -127,6 +127,8 @@ class ModelCache:
     ) -> FilesCached:
         """Bring the model's files here. Blocking, for a thread; does nothing where they are here.
 
+        What is here and lacks a file is made whole again, unless the hub has that push no more.
+
         `on_check`: told of files that look changed and are read, before anything is brought. Raises
         Transient (also when cancelled) or Rejected.
         """
@@ -140,7 +142,10 @@ class ModelCache:
             return found
         pull = self._pull(prefix, on_progress, cancelled)
         self._import(spec, address, on_progress, cancelled)
-        return self._bring(spec, address, pull, lambda: self.lookup(spec))
+        wish = wish_of(spec, prefix, address.file)
+        return self._bring(
+            spec, address, pull, lambda: self.lookup(spec) or self._restored(spec, wish, pull)
+        )
 
     def refresh(
         self,
@@ -177,7 +182,8 @@ class ModelCache:
         pull: Pull,
         here: Callable[[], FilesCached | None],
     ) -> FilesCached:
-        """`here`: what makes a fetch needless, asked once nobody else is at work on the prefix."""
+        """`here`: what makes a fetch of what the hub holds now needless, asked once nobody else is
+        at work on the prefix."""
         prefix = address.prefix
         wish = wish_of(spec, prefix, address.file)
         try:
@@ -312,7 +318,7 @@ class ModelCache:
         """With the prefix's lock held."""
         prefix = pull.prefix
         try:
-            record = self._revision(pull.store, prefix, pinned_digest(spec))
+            record = revision(self._layout, pull.store, prefix, pinned_digest(spec))
         except XgenError as exc:
             return self._use_in_place(spec, prefix, wish, exc)
         choice = choose(record.sizes, wish, record.main_ref)
@@ -325,6 +331,21 @@ class ModelCache:
         pull.run(record, choice.paths)
         if self._layout.standing(prefix) is None:
             publish_link(self._layout, prefix, record.digest)
+        return self._fetched(spec, prefix, wish)
+
+    def _restored(self, spec: ModelSpec, wish: Wish, pull: Pull) -> FilesCached | None:
+        """The revision that is here, made whole again; with the prefix's lock held."""
+        prefix = pull.prefix
+        owed = self._published.owed(prefix, wish, pinned_digest(spec))
+        if owed is None or self._layout.standing(prefix) is not None:
+            return None
+        record = again(self._layout, pull.store, owed)
+        if record is None:
+            return None
+        pull.run(record, tuple(owed.paths))
+        return self._fetched(spec, prefix, wish)
+
+    def _fetched(self, spec: ModelSpec, prefix: str, wish: Wish) -> FilesCached:
         self._published.forget()
         found = self._published.find(prefix, wish, pinned_digest(spec))
         if found is None:
@@ -332,20 +353,6 @@ class ModelCache:
                 f"cannot use {prefix}: its files vanished right after they were fetched"
             )
         return found
-
-    def _revision(self, store: Store, prefix: str, pinned: str | None) -> Record:
-        """The record of what the hub holds, with what is here of it already.
-
-        The same contents may have other places in the hub than before.
-        """
-        record = listed(store, prefix, pinned)
-        path = self._layout.record(prefix, record.digest)
-        known = load_record(path)
-        if known is not None:
-            record = replace(record, present=known.present, former=known.former)
-        if record != known:
-            save_record(record, path)
-        return record
 
     def _find_local(self, spec: ModelSpec, address: LocalAddress) -> FilesCached:
         if spec.digest is not None:

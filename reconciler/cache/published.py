@@ -106,24 +106,30 @@ class Published:
         found = self._best(prefix, wish, digest)
         return found[0].files if found is not None and found[1] is Standing.HOLDS else None
 
-    def changed(self, prefix: str, wish: Wish, digest: str | None) -> Candidate | None:
-        """What `find` would give, were it not for files that look changed."""
-        found = self._best(prefix, wish, digest)
-        return found[0] if found is not None and found[1] is Standing.CHANGED else None
+    def owed(self, prefix: str, wish: Wish, digest: str | None) -> Holding | None:
+        """What is in force for a wish, and to be made whole before another revision is taken.
+
+        Also of the linked revision, where some of the wish is here and the rest was not wanted.
+        """
+        for item in self._found(prefix, wish, digest):
+            if not self._is_retired(prefix, item.files.digest, digest):
+                return item.holding
+        linked = self._layout.linked_digest(prefix)
+        for record in self._records(prefix, digest):
+            holding = _holding(prefix, wish, record) if record.digest == linked else None
+            if holding is None or record.present.isdisjoint(holding.paths):
+                continue
+            if not self._is_retired(prefix, record.digest_of(holding.paths), digest):
+                return holding
+        return None
 
     def needed(self, prefix: str, wish: Wish, digest: str | None) -> tuple[Holding, ...]:
         """What must stay for a wish: what serves it, else all that a fetch may go on from."""
         found = self._best(prefix, wish, digest)
         if found is not None:
             return (found[0].holding,)
-        holdings = []
-        for record in self._records(prefix, digest):
-            try:
-                paths = choose(record.sizes, wish, record.main_ref).paths
-            except XgenError:
-                continue
-            holdings.append(Holding(prefix=prefix, digest=record.digest, paths=frozenset(paths)))
-        return tuple(holdings)
+        holdings = (_holding(prefix, wish, record) for record in self._records(prefix, digest))
+        return tuple(item for item in holdings if item is not None)
 
     def holding_of(self, digest: FilesDigest) -> Holding | None:
         """Where the files of this digest stand, if they were found since the start."""
@@ -132,14 +138,16 @@ class Published:
     def _best(
         self, prefix: str, wish: Wish, digest: str | None
     ) -> tuple[Candidate, Standing] | None:
-        """The first that is whole. One that looks changed is not passed over: with others, a
+        """The first. One that looks changed, or lost a file, is not passed over: with others, a
         running model would be started anew for nothing."""
         for item in self._found(prefix, wish, digest):
-            if digest is None and (prefix, item.files.digest) in self._retired:
-                continue
-            if (standing := item.standing()) is not Standing.LOST:
-                return item, standing
+            if not self._is_retired(prefix, item.files.digest, digest):
+                standing = item.standing()
+                return None if standing is Standing.LOST else (item, standing)
         return None
+
+    def _is_retired(self, prefix: str, files: FilesDigest, digest: str | None) -> bool:
+        return digest is None and (prefix, files) in self._retired
 
     def retire(self, prefix: str, wish: Wish, keep: FilesDigest) -> None:
         """Find only these files for a wish, in this process's life: the others proved bad.
@@ -246,6 +254,15 @@ class Published:
             for path in choice.paths
         )
         return Candidate(files, holding, tuple(listed))
+
+
+def _holding(prefix: str, wish: Wish, record: Record) -> Holding | None:
+    """All that the wish needs of a revision; None where it does not have it."""
+    try:
+        paths = choose(record.sizes, wish, record.main_ref).paths
+    except XgenError:
+        return None
+    return Holding(prefix=prefix, digest=record.digest, paths=frozenset(paths))
 
 
 def _link(places: _Places) -> Link | None:

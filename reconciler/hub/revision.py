@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from reconciler.errors import Rejected, Transient
+from reconciler.errors import Gone, Rejected, Transient
 from reconciler.hub.catalog import (
     CATALOG,
     CATALOGS,
@@ -53,7 +53,8 @@ def files_of_revision(
 
     `digest`: of this push, in hex. Where there is no catalog: what lies at plain paths, without
     SHA-256, whatever the digest; nothing while a first push is under way or was cut off. Raises
-    Transient for a digest that the hub has not, and for a catalog that cannot be used.
+    Gone for a digest that the hub has not, or not all files of; Transient for a catalog that
+    cannot be used.
     """
     listing = hub.listing(prefix)
     for _ in range(_LOOKS - 1):
@@ -74,7 +75,7 @@ def _files(
     if pinned in stored:
         catalog = _catalog(hub, prefix, stored[pinned])
         if digest not in (None, catalog.digest):
-            raise Transient(
+            raise Gone(
                 f"cannot use catalog {prefix}/{pinned} in {hub.location}: it is not the one of "
                 "its name; push that content again"
             )
@@ -83,7 +84,7 @@ def _files(
         catalog = _catalog(hub, prefix, stored[CATALOG])
         if catalog.digest == digest:
             return _named(hub, prefix, catalog, stored)
-        raise Transient(_no_such_digest(hub, prefix, str(digest), stored, catalog))
+        raise Gone(_no_such_digest(hub, prefix, str(digest), stored, catalog))
     if any(path.startswith(PUSHES) for path in stored):
         return ()
     if any(path.startswith(CATALOGS) for path in stored):
@@ -101,7 +102,7 @@ def _named(
         item = stored.get(file.key)
         if item is None or item.size_bytes != file.size_bytes:
             there = "is missing" if item is None else f"has {item.size_bytes} bytes"
-            raise Transient(
+            raise Gone(
                 f"cannot use {prefix} in {hub.location}: {file.key} {there}, and its catalog says "
                 f"{file.size_bytes} bytes; push the model again"
             )

@@ -256,8 +256,10 @@ def test_revisions_share_the_files_that_did_not_change(tmp_path: Path) -> None:
     store.read_keys.clear()
     (Path(old.root) / "config.json").unlink()
 
-    new = cache.fetch(spec("huggingface/org_name"))
+    cache.refresh(spec("huggingface/org_name"))
 
+    new = cache.lookup(spec("huggingface/org_name"))
+    assert new is not None
     assert sorted(store.read_keys) == [
         "huggingface/org_name/chat_template.jinja",
         "huggingface/org_name/config.json",
@@ -275,8 +277,10 @@ def test_the_digest_is_that_of_the_models_own_files(tmp_path: Path) -> None:
     put(tmp_path / "hub", "gguf/org_name/README.md", b"another")
     shutil.rmtree(before.root)
 
-    after = cache.fetch(spec())
+    cache.refresh(spec())
 
+    after = cache.lookup(spec())
+    assert after is not None
     assert before.root != after.root
     assert before.digest == after.digest
 

@@ -46,7 +46,7 @@ def test_what_revisions_share_is_counted_once(tmp_path: Path, store: DirectorySt
     cache.fetch(wanted)
     put(tmp_path / "hub", "huggingface/org_name/chat_template.jinja", b"new")
     (tmp_path / "models/huggingface/org_name/config.json").unlink()
-    cache.fetch(wanted)
+    cache.refresh(wanted)
     assert len(list((tmp_path / "models").rglob("model.safetensors"))) == 2
     assert 4 * len(BIG) > cache.used_bytes >= 3 * len(BIG)
     assert opened(tmp_path, None).used_bytes == cache.used_bytes

@@ -12,6 +12,7 @@ from tests.cli.command import xgen_model
 from tests.e2e.agent import MINIMAL_GGUF, Agent
 from tests.e2e.manifests import manifest, model
 from tests.hub.test_push import Silent, folder_of, order
+from tests.waiting import wait_until
 
 PREFIX = "gguf/test_model"
 
@@ -57,6 +58,32 @@ def test_a_newer_push_is_reported_and_not_taken_up(agent: Agent) -> None:
     assert events(agent, "PushNoticed") == [reason]
     shown = xgen_model("status", "--server", agent.url)
     assert second.digest in shown.stdout
+
+
+def test_a_file_that_rots_under_a_model_does_not_move_it_to_a_newer_push(agent: Agent) -> None:
+    """`refresh: never`: the push that is here is fetched again, and what runs goes on."""
+    first = pushed(agent, b"1")
+    agent.write(manifest(model("a")))
+    agent.start()
+    agent.wait_up()
+    before = agent.wait_state("a", "loaded")
+    second = pushed(agent, b"2")
+    look_now(agent)
+    agent.wait_model("a", lambda entry: entry["newer"] is not None)
+    path = Path(agent.data, f"models/.rev/{PREFIX}/{first.digest}/model.gguf")
+    content = path.read_bytes()
+
+    path.write_bytes(content[:-1] + b"?")
+    look_now(agent)
+
+    wait_until(lambda: bool(events(agent, "FileRotten")), what="the rot is seen")
+    wait_until(lambda: path.is_file() and path.read_bytes() == content, what="it is fetched again")
+    look_now(agent)
+    after = agent.wait_model("a", lambda entry: entry["newer"] is not None)
+    assert (after["pid"], after["digest"], after["target"]) == (before["pid"], first.digest, None)
+    assert (after["state"], after["newer"]["digest"]) == ("loaded", second.digest)
+    verified = xgen_model("cache", "verify", "--data-dir", agent.data)
+    assert (verified.returncode, verified.stderr) == (0, "")
 
 
 def test_refresh_auto_takes_a_newer_push_up(agent: Agent) -> None:
