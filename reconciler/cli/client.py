@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import httpx
 
@@ -140,6 +140,11 @@ def known_agent(server: str | None, folder: Path) -> Agent | None:
     if not isinstance(url, str):
         return None
     return Agent(url=url, folder=folder, pid=pid if isinstance(pid, int) else None)
+
+
+def segment(name: str) -> str:
+    """A name as one part of a path. Dots alone would be taken for a way up, and vanish."""
+    return quote(name, safe="") if name.strip(".") else name.replace(".", "%2E")
 
 
 def _checked(server: str) -> str:

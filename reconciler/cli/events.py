@@ -26,7 +26,7 @@ from reconciler.cli.output import (
     show,
 )
 from reconciler.cli.table import Column, table
-from reconciler.errors import Transient, XgenError
+from reconciler.errors import XgenError
 
 _PATH = "/api/management/events"
 _PAUSE_SECONDS = 1.0
@@ -113,7 +113,7 @@ def _followed(server: str | None, folder: Path, place: _Place) -> Iterator[Json]
                     away = False
                 yield event
             problem = f"the agent at {agent.url} ended the stream"
-        except Transient as exc:
+        except XgenError as exc:  # one that has just begun may not know the model yet
             if place.id is None:
                 raise
             problem = str(exc)

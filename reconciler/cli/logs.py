@@ -4,14 +4,14 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Annotated
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 import typer
 
 from reconciler.apply.log_reader import LogReader, Logs
 from reconciler.apply.logs import log_path
 from reconciler.apply.records import Records
-from reconciler.cli.client import Agent, known_agent
+from reconciler.cli.client import Agent, known_agent, segment
 from reconciler.cli.completion import complete_model
 from reconciler.cli.options import DataDir, ServerOption, data_dir
 from reconciler.cli.output import Output, OutputOption, print_json_line, remark
@@ -60,6 +60,8 @@ def logs(
             for line in _from_agent(agent, model, lines, follow=follow):
                 say(line)
                 printed += 1
+            if not printed and lines and not follow:
+                remark(f"{model} has not started yet: no log")
             return
         except XgenError as exc:
             if server is not None or not file.exists():
@@ -75,7 +77,7 @@ def logs(
 
 def _from_agent(agent: Agent, model: str, lines: int, *, follow: bool) -> Iterator[str]:
     """Raises as the client does, before the first line or after any."""
-    path = f"/api/management/models/{quote(model, safe='')}/logs"
+    path = f"/api/management/models/{segment(model)}/logs"
     query = {"lines": lines, "follow": "true" if follow else "false"}
     with agent.stream(path, query, silence_seconds=None) as text:
         yield from text

@@ -43,12 +43,20 @@ def is_bad(condition: Json) -> bool:
     return condition.get("status") == wrong
 
 
+def readiness(server: Json) -> str:
+    """In a word or three. An agent that drains still answers, and refuses new work."""
+    draining = {"type": "Draining", "status": "True"}.items()
+    if any(draining <= condition.items() for condition in server.get("conditions", ())):
+        return "draining"
+    return "ready" if server.get("ready") else "not ready yet"
+
+
 def _heading(server: Json) -> Text:
     revision = (server.get("revision") or {}).get("applied")
     said = [
         f"agent {server.get('agent_version') or 'of an unknown version'}",
         f"manifest {revision[:12]}" if revision else "no manifest yet",
-        "ready" if server.get("ready") else "not ready yet",
+        readiness(server),
     ]
     return Text.assemble((str(server.get("node")), "bold"), f"  {', '.join(said)}\n")
 

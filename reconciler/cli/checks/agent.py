@@ -5,7 +5,7 @@ from pathlib import Path
 
 from reconciler.cli.checks.finding import Finding, fail, ok, skip, warn
 from reconciler.cli.client import Json, known_agent
-from reconciler.cli.status_view import is_bad
+from reconciler.cli.status_view import is_bad, readiness
 from reconciler.errors import Rejected, Transient
 
 _TROUBLE = ("error", "blocked")
@@ -33,19 +33,30 @@ def _node(view: Json, url: str) -> Iterator[Finding]:
     models = view.get("models", [])
     loaded = sum(model.get("state") == "loaded" for model in models)
     said = f"{url}, version {view.get('agent_version')}, {loaded} of {len(models)} models loaded"
-    if view.get("ready"):
+    state = readiness(view)
+    if state == "ready":
         yield ok(subject, said)
     else:
-        yield warn(subject, f"{said}; not ready yet", "xgen-model status --watch")
+        yield warn(subject, f"{said}; {state}", "xgen-model status --watch")
     for condition in filter(is_bad, view.get("conditions", ())):
         state = f"{condition['type']} is {condition['status']}: {condition['message']}"
         yield warn(subject, state, "docs/operating.md says what each condition means")
     for model in models:
         if model.get("state") in _TROUBLE:
-            step = f"xgen-model logs {model['name']}; then xgen-model reconcile --retry"
-            yield warn(f"model {model['name']}", f"{model['state']}: {model['reason']}", step)
+            said = f"{model['state']}: {model['reason']}"
+            yield warn(f"model {model['name']}", said, _step(model))
         target = model.get("target") or {}
         if target.get("state") in _TROUBLE:
             step = f"xgen-model events --model {model['name']}"
             said = f"its new version is {target['state']}: {target['reason']}"
             yield warn(f"model {model['name']}", said, step)
+
+
+def _step(model: Json) -> str:
+    """What never ran has no log: its flags are refused, or its files do not come."""
+    retry = "then xgen-model reconcile --retry"
+    if model.get("last_lines"):
+        return f"xgen-model logs {model['name']}; {retry}"
+    if model["state"] == "blocked":
+        return f"change what the reason names; {retry}"
+    return f"xgen-model events --model {model['name']}; {retry}"
