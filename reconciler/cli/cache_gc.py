@@ -72,7 +72,7 @@ def _limit(place: Place, budget: str | None, every: bool) -> int | None:
     """In bytes; None: everything goes that can."""
     if every:
         return None
-    wanted = cache_budget(budget)
+    wanted = cache_budget(budget, flag="--budget")
     if wanted is not None:
         return wanted.of(place.disk_bytes())
     said = place.board.said_by_owner()

@@ -20,6 +20,7 @@ from reconciler.cli.checks.machine import machine_findings
 from reconciler.cli.checks.manifest import manifest_findings
 from reconciler.cli.checks.ports import port_findings
 from reconciler.cli.exits import ExitCode
+from reconciler.cli.node_name import node_name
 from reconciler.cli.options import (
     DataDir,
     ServerOption,
@@ -93,7 +94,7 @@ def doctor(
     subject = Subject(
         manifest=manifest,
         hub=hub_settings(hub),
-        node=node,
+        node=node_name(node),
         listen=listen_address(listen),
         folder=folder,
         models_dir=(models_dir or folder / "models").absolute(),

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from reconciler.cli.options import hub_settings
+from reconciler.cli.options import hub_location, hub_settings
 from reconciler.errors import Rejected
 from reconciler.hub.prefix_state import PrefixState, read_state
 from reconciler.hub.writable import WritableHub
@@ -32,7 +32,7 @@ def count(number: int, noun: str) -> str:
 
 @contextmanager
 def opened(location: str) -> Iterator[WritableHub]:
-    hub = make_writer(hub_settings(location), location)
+    hub = make_writer(hub_settings(location), hub_location(location))
     try:
         yield hub
     finally:

@@ -7,6 +7,8 @@ from typing import Annotated
 import typer
 
 from reconciler.cache.budget import Budget, parse_budget
+from reconciler.errors import Rejected
+from reconciler.hub.endpoint import bucket_and_base
 from reconciler.settings import HubSettings
 
 EPHEMERAL = range(32768, 61000)
@@ -72,12 +74,23 @@ def listen_address(value: str) -> tuple[str, int]:
     return host.strip("[]") or "0.0.0.0", int(port)
 
 
-def cache_budget(value: str | None) -> Budget | None:
-    """`200GiB`, `500GB`, or `80%` of the disk."""
+def cache_budget(value: str | None, *, flag: str = "--cache-budget") -> Budget | None:
+    """`200GiB`, `500GB`, or `80%` of the disk. `flag`: what the command calls it."""
     try:
         return None if value is None else parse_budget(value)
     except ValueError as exc:
-        raise typer.BadParameter(f"{value!r}: {exc}", param_hint="--cache-budget") from exc
+        raise typer.BadParameter(f"{value!r}: {exc}", param_hint=flag) from exc
+
+
+def hub_location(value: str) -> str:
+    """`s3://BUCKET`, `s3://BUCKET/BASE` or a directory."""
+    if "://" in value:
+        try:
+            bucket_and_base(value)
+        except Rejected as exc:
+            said = f"{value!r} is neither s3://BUCKET[/BASE] nor a directory"
+            raise typer.BadParameter(said, param_hint="--hub") from exc
+    return value
 
 
 def port_range(value: str) -> range:

@@ -12,6 +12,7 @@ from reconciler.cli.candidate import read_manifest
 from reconciler.cli.changes import NodeChanges, Verb, changes
 from reconciler.cli.client import Agent, Json, find_agent, known_agent
 from reconciler.cli.exits import ExitCode
+from reconciler.cli.node_name import node_name
 from reconciler.cli.options import DataDir, ServerOption, data_dir
 from reconciler.cli.output import console, print_json, show
 from reconciler.cli.plan_view import as_json, as_markdown, as_text, has_changes
@@ -66,6 +67,7 @@ def plan(
 
     Exit 0: nothing to do. 2: changes. 1: an error, or a model that is refused.
     """
+    node = node_name(node)
     folder = data_dir(data)
     agent = None if offline else known_agent(server, folder)
     if manifest is None:

@@ -10,15 +10,16 @@ import typer
 
 from reconciler import log
 from reconciler.cli.agent_process import run_until_signalled
+from reconciler.cli.node_name import check_default, node_name
 from reconciler.cli.options import (
     DataDir,
     cache_budget,
     data_dir,
+    hub_location,
     hub_settings,
     listen_address,
     port_range,
 )
-from reconciler.plan.ids import NodeName
 from reconciler.settings import Settings
 
 
@@ -142,15 +143,18 @@ def run(
     """Make the manifest true on this node and serve its models, until SIGTERM or Ctrl-C."""
     host, port = listen_address(listen)
     folder = data_dir(data)
+    chosen, host_name = node_name(node), socket.gethostname()
+    if chosen is None:
+        check_default(folder, host_name)
     log.configure(form=log_format, level=log_level)
     settings = Settings(
         manifest=manifest,
         hub=replace(
-            hub_settings(hub),
+            hub_settings(hub_location(hub) if hub else None),
             bytes_per_second=None if hub_rate_limit is None else hub_rate_limit * 1024 * 1024,
         ),
-        node=NodeName(node) if node else None,
-        host_name=socket.gethostname(),
+        node=chosen,
+        host_name=host_name,
         listen_host=host,
         listen_port=port,
         data_dir=folder,

@@ -106,7 +106,7 @@ def _gpu_id(value: object) -> str:
     raise ValueError(f"must be an index, a UUID or a PCI address, not {shown(value)}")
 
 
-def _node_name(text: str) -> str | None:
+def node_name_complaint(text: str) -> str | None:
     if text == "all":
         return "'all' is not a node name; for every node write `nodes: all`"
     return _matches(_NODE, "a node name (letters, digits, '.', '_' and '-')")(text)
@@ -197,7 +197,7 @@ Name = Annotated[str, Checked(_matches(_NAME, "1 to 100 letters, digits, '.', '_
 Alias = Annotated[
     str, Checked(_matches(_ALIAS, "1 to 200 letters, digits and any of . _ : / @ + -"), _ALIAS)
 ]
-NodeName = Annotated[str, Checked(_node_name, rf"(?!all$){_NODE}")]
+NodeName = Annotated[str, Checked(node_name_complaint, rf"(?!all$){_NODE}")]
 EnvName = Annotated[
     str, Checked(_matches(_ENV_NAME, "a name of letters, digits and '_'"), _ENV_NAME)
 ]

@@ -218,6 +218,15 @@ def test_gc_says_when_models_need_more_than_the_budget(node: Node) -> None:
     assert node.told("gc", "--budget", "100KiB", code=1)["fits"] is False
 
 
+def test_gc_names_its_own_flag_for_a_budget_that_is_none(node: Node) -> None:
+    node.pin(node.cache())
+
+    result = node.run("gc", "--budget", "abc")
+
+    assert result.returncode == 64
+    assert "Invalid value for --budget: 'abc'" in result.stderr
+
+
 def test_gc_reads_the_last_manifest_where_no_agent_said_what_it_needs(node: Node) -> None:
     """As after an upgrade; a model that is disabled keeps its files."""
     a, b, c = node.hold("o_a"), node.hold("o_b"), node.hold("o_c")

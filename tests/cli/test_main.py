@@ -33,6 +33,10 @@ def test_help_lists_every_command_in_one_line() -> None:
         (["status", "--output", "xml"], "'xml' is not one of"),
         (["run"], "Missing option '--manifest'"),
         (["run", "--manifest", "m", "--listen", "9"], "'9' is not HOST:PORT"),
+        (["run", "--manifest", "m", "--hub", "ftp://x"], "'ftp://x' is neither s3://BUCKET"),
+        (["run", "--manifest", "m", "--hub", "s3://"], "'s3://' is neither s3://BUCKET"),
+        (["hub", "list", "--hub", "ftp://x"], "'ftp://x' is neither s3://BUCKET"),
+        (["run", "--manifest", "m", "--cache-budget", "abc"], "Invalid value for --cache-budget"),
     ],
 )
 def test_bad_usage_is_64_and_says_what_was_meant(arguments: list[str], said: str) -> None:
