@@ -50,6 +50,8 @@ class TcpRelay:
         while True:
             try:
                 client, _ = self._listener.accept()
+                # Else some MiB are on their way to the client already, which no cut can call back.
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 128 * 1024)
                 server = socket.create_connection(("127.0.0.1", self._target_port))
             except OSError:
                 return

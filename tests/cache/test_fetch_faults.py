@@ -38,7 +38,7 @@ def test_goes_on_after_the_last_finished_part(
 
     with (
         relay_to(server.port) as relay,
-        s3_store(server.settings(bucket, endpoint=relay.endpoint), RateLimit(100e6)) as store,
+        s3_store(server.settings(bucket, endpoint=relay.endpoint), RateLimit(30e6)) as store,
     ):
         cache = opened(tmp_path, store)
         with pytest.raises(Transient, match=r"cannot fetch gguf/org_name/x\.gguf"):
