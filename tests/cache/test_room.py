@@ -4,27 +4,22 @@ import contextlib
 import os
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from reconciler.cache.budget import Budget
 from reconciler.cache.inventory import inventory
 from reconciler.cache.layout import Layout
 from reconciler.cache.model_cache import ModelCache
-from reconciler.cache.news import FilesEvicted
 from reconciler.cache.pin_board import Owner
-from reconciler.cache.pins import Holding, Pins, pins_of
+from reconciler.cache.pins import pins_of
 from reconciler.cache.store import Store
 from reconciler.errors import Transient
 from reconciler.hub.directory import DirectoryStore
 from reconciler.plan.observed import FilesCached
+from tests.cache.rooms import MIB, NODE_A, NODE_B, cache_of, evicted, is_noted, pin, push
 from tests.cache.specs import CountingStore, put, spec
-
-MIB = 2**20
-NODE_A = Owner(node="node-a", data_dir="/a")
-NODE_B = Owner(node="node-b", data_dir="/b")
 
 
 @pytest.fixture
@@ -39,34 +34,6 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         yield folder
     finally:
         subprocess.run(["umount", str(folder)], check=True)
-
-
-def cache_of(
-    tmp_path: Path, store: Store | None, mib: float | None = None, owner: Owner = NODE_A
-) -> ModelCache:
-    budget = None if mib is None else Budget(size_bytes=int(mib * MIB))
-    cache = ModelCache(tmp_path / "models", store, owner=owner, budget=budget)
-    cache.open()
-    return cache
-
-
-def push(folder: Path, name: str, *files: str) -> str:
-    """A MiB a file."""
-    for file in files or ("x.gguf",):
-        put(folder, f"gguf/{name}/{file}", os.urandom(MIB))
-    return f"gguf/{name}"
-
-
-def pin(cache: ModelCache, **models: str) -> None:
-    cache.keeper.pin(pins_of((name, cache.needed(spec(each))) for name, each in models.items()))
-
-
-def is_noted(cache: ModelCache) -> bool:
-    return not cache.keeper.unsaid
-
-
-def evicted(cache: ModelCache) -> list[FilesEvicted]:
-    return [news for news in cache.keeper.take_news() if isinstance(news, FilesEvicted)]
 
 
 def test_a_download_evicts_what_was_used_least_recently(
@@ -416,28 +383,3 @@ def test_a_cache_over_its_budget_is_only_reported(tmp_path: Path) -> None:
     assert said is not None
     assert "the cache has 1.0 MiB, its budget is 512.0 KiB" in said
     assert cache.lookup(spec(source)) is not None
-
-
-def holding(*paths: str, digest: str = "d") -> Holding:
-    return Holding(prefix="gguf/org_name", digest=digest, paths=frozenset(paths))
-
-
-def test_pins_name_every_model_that_needs_a_file() -> None:
-    pins = pins_of([("a", [holding("x", "mmproj")]), ("b", [holding("y", "mmproj")]), ("c", [])])
-    assert pins.models("gguf/org_name", "d", "mmproj") == {"a", "b"}
-    assert pins.models("gguf/org_name", "d", "x") == {"a"}
-    assert pins.models("gguf/org_name", "other", "x") == frozenset()
-    assert pins.of_revision("gguf/org_name", "d") == {"a", "b"}
-
-
-@pytest.mark.parametrize(
-    ("later", "misses"),
-    [
-        (lambda: pins_of([("a", [holding("x")])]), False),
-        (lambda: pins_of([("b", [holding("x", "y")])]), False),
-        (lambda: pins_of([("a", [holding("x", digest="e")])]), True),
-        (Pins, True),
-    ],
-)
-def test_pins_miss_what_nobody_needs_any_more(later: Callable[[], Pins], misses: bool) -> None:
-    assert pins_of([("a", [holding("x")])]).misses(later()) is misses
