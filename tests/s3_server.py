@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -59,19 +59,26 @@ def serve_s3(folder: Path, *, dir_cache_time: str = "1ms") -> Iterator[S3Server]
         "--auth-key", f"{ACCESS_KEY},{SECRET_KEY}",
         "--vfs-cache-mode", "off", "--dir-cache-time", dir_cache_time, str(folder),
     ]  # fmt: skip
+    with server_of(argv, _LISTENING) as (port, pid):
+        yield S3Server(folder=folder, port=port, pid=pid)
+
+
+@contextmanager
+def server_of(argv: Sequence[str], listening: re.Pattern[str]) -> Iterator[tuple[int, int]]:
+    """Its port, once it has said on stderr where it listens, and its pid; ended with the block."""
     with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         said: list[str] = []
         for line in process.stderr:
             said.append(line)
-            if (match := _LISTENING.search(line)) is not None:
+            if (match := listening.search(line)) is not None:
                 break
         else:
-            raise RuntimeError("rclone did not start: " + "".join(said))
+            raise RuntimeError(f"{argv[0]} did not start: " + "".join(said))
         drain = threading.Thread(target=process.stderr.read)  # a full pipe would stop it
         drain.start()
         try:
-            yield S3Server(folder=folder, port=int(match[1]), pid=process.pid)
+            yield int(match[1]), process.pid
         finally:
             process.terminate()
             drain.join()

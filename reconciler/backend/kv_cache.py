@@ -110,5 +110,6 @@ def _even(whole: int | None, parts: int | None) -> int | None:
 
 
 def _positive(value: object) -> int | None:
-    is_number = isinstance(value, int) and not isinstance(value, bool)
-    return value if is_number and value > 0 else None  # type: ignore[operator,return-value]
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    return value if value > 0 else None

@@ -83,6 +83,13 @@ def publish_link(layout: Layout, prefix: str, digest: str) -> None:
     sync_folder(link.parent)
 
 
+def has_size(path: Path, size_bytes: int) -> bool:
+    try:
+        return os.stat(path).st_size == size_bytes
+    except OSError:
+        return False
+
+
 def _real(folder: Path) -> Path:
     """An operator may have made `<models-dir>/gguf` a link to a larger disk."""
     return Path(os.path.realpath(folder))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from reconciler.cache.amounts import human
-from reconciler.cache.layout import Layout, make_folder, sync_folder
+from reconciler.cache.layout import Layout, has_size, make_folder, sync_folder
 from reconciler.cache.partial import (
     NO_ROOM,
     claims_on,
@@ -131,7 +131,7 @@ class Pull:
 
     def _is_present(self, record: Record, item: RecordedObject) -> bool:
         path = self._path(record.digest, item.path)
-        return item.path in record.present and _has_size(path, item.size_bytes)
+        return item.path in record.present and has_size(path, item.size_bytes)
 
     def _link_from_another(self, record: Record, item: RecordedObject) -> bool:
         """Share a file with a revision that has the same version of it."""
@@ -191,10 +191,3 @@ class Pull:
         if exc.errno in NO_ROOM:
             return Transient(self._no_room(missing, shutil.disk_usage(self.layout.models).free))
         return Transient(f"cannot fetch {self.prefix} into {self.layout.models}: {exc.strerror}")
-
-
-def _has_size(path: Path, size_bytes: int) -> bool:
-    try:
-        return path.stat().st_size == size_bytes
-    except OSError:
-        return False

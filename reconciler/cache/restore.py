@@ -3,13 +3,12 @@
 A file that rotted, or was removed, is no reason to move a model to a newer push.
 """
 
-import os
 from collections.abc import Collection
 from dataclasses import replace
 
 import structlog
 
-from reconciler.cache.layout import Layout
+from reconciler.cache.layout import Layout, has_size
 from reconciler.cache.listing import listed
 from reconciler.cache.pins import Holding
 from reconciler.cache.record import Record, RecordedObject, load_record, save_record
@@ -68,7 +67,7 @@ def _lost(layout: Layout, holding: Holding, known: Record) -> frozenset[str]:
     return frozenset(
         path
         for path in holding.paths
-        if path not in known.present or not _has_size(os.fspath(folder / path), sizes[path])
+        if path not in known.present or not has_size(folder / path, sizes[path])
     )
 
 
@@ -88,10 +87,3 @@ def _with_places(known: Record, lost: Collection[str], now: Record) -> Record:
         return replace(item, key=found.key)
 
     return replace(known, objects=tuple(map(placed, known.objects)))
-
-
-def _has_size(path: str, size_bytes: int) -> bool:
-    try:
-        return os.stat(path).st_size == size_bytes
-    except OSError:
-        return False

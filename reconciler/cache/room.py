@@ -11,7 +11,7 @@ from reconciler.cache.amounts import human
 from reconciler.cache.budget import Budget, headroom_bytes
 from reconciler.cache.eviction import Freed, choose_evictions
 from reconciler.cache.inventory import StoredRevision
-from reconciler.cache.layout import Layout
+from reconciler.cache.layout import Layout, has_size
 from reconciler.cache.news import News
 from reconciler.cache.partial import allocated_bytes, remove_others
 from reconciler.cache.pin_board import PinBoard
@@ -176,7 +176,7 @@ class Room:
         return sum(
             item.size_bytes - allocated_bytes(self._layout.partials, item)
             for item in promise.items
-            if not _is_there(promise.folder / item.path, item.size_bytes)
+            if not has_size(promise.folder / item.path, item.size_bytes)
         )
 
     def _refusal(self, prefix: str, demand: Demand, swept: Swept) -> str:
@@ -197,13 +197,6 @@ class Room:
             more = [f"and {len(most) - _TOLD_MODELS} more"] if len(most) > _TOLD_MODELS else []
             said.append(f"pinned by {', '.join([*told, *more])}")
         return "; ".join(said)
-
-
-def _is_there(path: Path, size_bytes: int) -> bool:
-    try:
-        return path.stat().st_size == size_bytes
-    except OSError:
-        return False
 
 
 def pinned_by(revisions: Sequence[StoredRevision], pins: Pins) -> dict[str, int]:

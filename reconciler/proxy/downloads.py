@@ -16,9 +16,9 @@ from reconciler.plan.desired import Format
 from reconciler.plan.repository import Repository, parse_repository
 from reconciler.proxy import errors, json_text, reply
 from reconciler.proxy.board import Routes
-from reconciler.proxy.client import ClientLeft, read_body
+from reconciler.proxy.client import read_body
 from reconciler.proxy.errors import Problem
-from reconciler.proxy.management import why_not_allowed
+from reconciler.proxy.management import answer_command, why_not_allowed
 
 Json = Mapping[str, object]
 
@@ -87,16 +87,9 @@ class AskDownload:
         self._routes = routes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            answer = await self._answer(scope, receive)
-        except ClientLeft:
-            return
-        if isinstance(answer, Problem):
-            await reply.send_problem(scope, send, answer)
-        else:
-            await reply.send_json(send, {**_head(self._routes), "job": answer}, status=202)
+        await answer_command(scope, send, self._answer(scope, receive), status=202)
 
-    async def _answer(self, scope: Scope, receive: Receive) -> Json | Problem:
+    async def _answer(self, scope: Scope, receive: Receive) -> object | Problem:
         if (refusal := why_not_allowed(scope)) is not None:
             return refusal
         body = await read_body(receive, scope["headers"], limit_bytes=_BODY_BYTES)
@@ -111,7 +104,7 @@ class AskDownload:
         if self._routes.current().status.draining:
             return errors.draining(self._routes.current().status.node)
         try:
-            return await asyncio.to_thread(
+            job = await asyncio.to_thread(
                 self._jobs.ask,
                 repository,
                 file=ask.file,
@@ -124,6 +117,7 @@ class AskDownload:
             return Problem(
                 status=503, code="job_not_saved", message=str(exc), headers=(errors.COME_SOON,)
             )
+        return {**_head(self._routes), "job": job}
 
 
 class RemoveDownload:

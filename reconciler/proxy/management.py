@@ -6,6 +6,7 @@ until there are keys (design §9).
 
 import asyncio
 import ipaddress
+from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Annotated, Protocol
 
@@ -114,14 +115,7 @@ class Reconcile:
         self._routes = routes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            answer = await self._answer(scope, receive)
-        except ClientLeft:
-            return
-        if isinstance(answer, Problem):
-            await reply.send_problem(scope, send, answer)
-        else:
-            await reply.send_json(send, answer)
+        await answer_command(scope, send, self._answer(scope, receive))
 
     async def _answer(self, scope: Scope, receive: Receive) -> object | Problem:
         if (refusal := why_not_allowed(scope)) is not None:
@@ -154,6 +148,20 @@ class Reconcile:
             return msgspec.json.decode(body.strip() or b"{}", type=_Ask)
         except msgspec.DecodeError as exc:
             return errors.bad_body(str(exc))
+
+
+async def answer_command(
+    scope: Scope, send: Send, answering: Awaitable[object | Problem], *, status: int = 200
+) -> None:
+    """With what came of it, unless nobody waits for that any more."""
+    try:
+        answer = await answering
+    except ClientLeft:
+        return
+    if isinstance(answer, Problem):
+        await reply.send_problem(scope, send, answer)
+    else:
+        await reply.send_json(send, answer, status=status)
 
 
 def find(routes: Routes, name: str) -> ModelStatus | Problem:

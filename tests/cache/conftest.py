@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -42,3 +43,17 @@ def hub(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Path, 
     bucket: str = request.getfixturevalue("bucket")
     with s3_store(server.settings(bucket)) as store:
         yield server.folder / bucket, store
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 4 MiB."""
+    folder = tmp_path / "models"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "none", str(folder)]
+    if os.getuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("needs the right to mount")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)

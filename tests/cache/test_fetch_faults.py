@@ -3,9 +3,7 @@
 import contextlib
 import json
 import os
-import subprocess
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -145,20 +143,6 @@ def test_too_little_room_is_said_with_numbers_before_the_download(tmp_path: Path
         opened(tmp_path, store).fetch(spec())
 
     assert store.read_keys == []
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 4 MiB."""
-    folder = tmp_path / "models"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "none", str(folder)]
-    if os.getuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode:
-        pytest.skip("needs the right to mount")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", str(folder)], check=True)
 
 
 def test_a_disk_that_fills_up_in_mid_download_is_transient(

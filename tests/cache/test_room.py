@@ -2,9 +2,7 @@
 
 import contextlib
 import os
-import subprocess
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,20 +18,6 @@ from reconciler.hub.directory import DirectoryStore
 from reconciler.plan.observed import FilesCached
 from tests.cache.rooms import MIB, NODE_A, NODE_B, cache_of, evicted, is_noted, pin, push
 from tests.cache.specs import CountingStore, put, spec
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 4 MiB."""
-    folder = tmp_path / "models"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "none", str(folder)]
-    if os.getuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode:
-        pytest.skip("needs the right to mount")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", str(folder)], check=True)
 
 
 def test_a_download_evicts_what_was_used_least_recently(
