@@ -4,6 +4,7 @@ XgenError                 "cannot <verb> <object>: <cause>", naming file:line, m
 ├── Transient             the world may be better later: try again after a while
 │   └── Gone              the hub answered, and does not have what was asked for
 ├── Rejected              nothing helps until the manifest, the files or the node change
+│   └── Damaged           the hub holds other bytes than it says, however often they are fetched
 └── Bug                   our own fault: report it, keep everything running
 """
 
@@ -29,6 +30,10 @@ class Gone(Transient):
 
 class Rejected(XgenError):
     """The same attempt fails for ever, until something that it depends on changes."""
+
+
+class Damaged(Rejected):
+    """What the hub holds is not what it says it is. It helps to push it again."""
 
 
 class Bug(XgenError):

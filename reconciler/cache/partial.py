@@ -34,7 +34,7 @@ class Partial:
 
     def __init__(self, fd: int, path: Path, item: StoredObject) -> None:
         self.fd = fd
-        self.journal = PartsJournal(_journal_of(path), item)
+        self.journal = PartsJournal(_journal_of(path), item, fd)
         self._path = path
         self._is_published = False
 

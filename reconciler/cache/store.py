@@ -1,6 +1,7 @@
 """What the cache asks of a hub. The stores in `hub` have this shape; `node` hands one over."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Protocol
 
 
@@ -28,14 +29,13 @@ class StoredObject(Protocol):
 class Journal(Protocol):
     """Which parts of an object an earlier try, which may have been killed, has written."""
 
-    def begin(self, part_bytes: int) -> tuple[int, Mapping[int, int]]:
-        """The size of its parts, and the CRC-32 of each finished one, by index.
+    def begin(self, part_bytes: int) -> tuple[int, AbstractSet[int]]:
+        """The size of its parts, and the index of each finished one.
 
-        The size is `part_bytes` where there was no earlier try. What is said to be finished may
-        not be: a power cut keeps lines and loses blocks.
+        The size is `part_bytes` where there was no earlier try.
         """
 
-    def finished(self, index: int, crc32: int) -> None:
+    def finished(self, index: int) -> None:
         """All bytes of this part were written."""
 
     def forget(self) -> None:

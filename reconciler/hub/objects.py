@@ -1,6 +1,6 @@
 """One object of a hub, and the two components that a prefix has."""
 
-from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -42,14 +42,13 @@ class ObjectRef(Protocol):
 class Journal(Protocol):
     """Which parts of an object an earlier try, which may have been killed, has written."""
 
-    def begin(self, part_bytes: int) -> tuple[int, Mapping[int, int]]:
-        """The size of its parts, and the CRC-32 of each finished one, by index.
+    def begin(self, part_bytes: int) -> tuple[int, AbstractSet[int]]:
+        """The size of its parts, and the index of each finished one.
 
-        The size is `part_bytes` where there was no earlier try. What is said to be finished may
-        not be: a power cut keeps lines and loses blocks.
+        The size is `part_bytes` where there was no earlier try.
         """
 
-    def finished(self, index: int, crc32: int) -> None:
+    def finished(self, index: int) -> None:
         """All bytes of this part were written."""
 
     def forget(self) -> None:

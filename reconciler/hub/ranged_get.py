@@ -6,13 +6,14 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from minio import Minio
 from urllib3.exceptions import HTTPError
 from urllib3.response import BaseHTTPResponse, HTTPResponse
 
 from reconciler.errors import Bug, Transient
 from reconciler.hub.objects import ObjectRef
-from reconciler.hub.s3_errors import S3_FAILURES, explained, is_passing
+from reconciler.hub.s3_connection import S3Connection
+from reconciler.hub.s3_errors import S3_FAILURES, is_passing
+from reconciler.hub.straight_read import straight_read
 
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")
 _CHANGED = "it changed while it was fetched"
@@ -40,6 +41,7 @@ class Body:
             raise Bug(f"{doing}: the client gave no answer to read from")
         # urllib3's own read() copies each byte twice or more: a quarter of the speed.
         self._raw: http.client.HTTPResponse = raw
+        self._straight = straight_read(response, raw)
         self._response = response
         self._doing = doing
         self.etag_is_md5 = not _has_other_etag(response)
@@ -47,8 +49,10 @@ class Body:
     def readinto(self, buffer: memoryview) -> int:
         """As many bytes as fit; fewer, or 0, at the end. Raises Interrupted."""
         try:
+            if self._straight is not None and (count := self._straight.readinto(buffer)):
+                return count
             return self._raw.readinto(buffer)
-        except TimeoutError as exc:
+        except (TimeoutError, BlockingIOError) as exc:
             raise Interrupted(Transient(f"{self._doing}: no byte came for too long")) from exc
         except (OSError, http.client.HTTPException, ValueError) as exc:
             raise Interrupted(Transient(f"{self._doing}: the connection was cut")) from exc
@@ -65,8 +69,9 @@ class Body:
 class RangedGets:
     """Blocking, for threads."""
 
-    def __init__(self, client: Minio, bucket: str) -> None:
-        self._client = client
+    def __init__(self, connection: S3Connection, bucket: str) -> None:
+        self._client = connection.client
+        self._explained = connection.explained
         self._bucket = bucket
 
     @contextmanager
@@ -102,7 +107,7 @@ class RangedGets:
                 request_headers=headers,
             )
         except S3_FAILURES as exc:
-            cause = explained(exc, doing)
+            cause = self._explained(exc, doing)
             if isinstance(exc, HTTPError) or is_passing(exc):
                 raise Interrupted(cause, overloaded=is_passing(exc)) from exc
             raise cause from exc

@@ -1,7 +1,7 @@
 """One object, fetched in parts over several connections at once into a file.
 
-parts ──> workers (threads) ──> pwrite ──> journal ──> digest, in order
-              └─ a place among the node's connections for each GET
+parts ──> workers (threads) ──> pwrite ──> digest, in order ──> journal
+              └─ each with a place among the node's connections
 """
 
 import errno
@@ -9,13 +9,12 @@ import os
 import random
 import threading
 import time
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from reconciler.errors import Transient
-from reconciler.hub.connections import Connections
+from reconciler.hub.connections import Connections, Share
 from reconciler.hub.digests import InOrderDigest, expected_digest
 from reconciler.hub.gate import Abandoned, Gate
 from reconciler.hub.objects import Journal, ObjectRef
@@ -25,7 +24,10 @@ from reconciler.hub.rate_limit import RateLimit
 from reconciler.hub.reserve import reserve
 
 _WORKERS = 8
-_SLICE_BYTES = 1 << 20
+_SMALLEST_SLICE_BYTES = 1 << 16
+_LARGEST_SLICE_BYTES = 1 << 20
+_SLICE_SECONDS = 0.1
+"""How long a slice may take to come, about: what has come is told between two."""
 _BARREN_TRIES = 4
 _CUT_PAUSE_SECONDS = 0.1
 _OVERLOADED_PAUSE_SECONDS = 0.3
@@ -44,11 +46,20 @@ class Line:
 
 
 @dataclass(slots=True)
-class _Got:
-    """What a worker has of its part."""
+class _Fetched:
+    """What a worker has of its part. `leads`: it hashes what comes."""
 
+    part: Part
     size_bytes: int = 0
-    crc32: int = 0
+    leads: bool = False
+
+    @property
+    def missing_bytes(self) -> int:
+        return self.part.size_bytes - self.size_bytes
+
+    @property
+    def end(self) -> int:
+        return self.part.offset + self.size_bytes
 
 
 class Transfer:
@@ -71,7 +82,7 @@ class Transfer:
         self._working = 0
         self._failure: BaseException | None = None
         self._bodies: set[Body] = set()
-        self._claims: dict[int, int] = {}
+        self._there: frozenset[int] = frozenset()
         self._parts: tuple[Part, ...] = ()
         self._left: Iterator[Part] = iter(())
         self._digest: InOrderDigest | None = None
@@ -96,17 +107,20 @@ class Transfer:
         reserve(self._fd, self._stored.size_bytes)
         expected = expected_digest(self._stored)
         if expected is not None:
-            self._digest = InOrderDigest(expected.algorithm, self._parts)
+            self._digest = InOrderDigest(expected.algorithm, self._parts, self._there)
         self._working = min(_WORKERS, len(self._parts))
-        try:
-            for _ in range(self._working):
-                threading.Thread(target=self._work, name="transfer", daemon=True).start()
-            self._watch(cancelled)
-        finally:
-            self._gate.close()
-            with self._changed:
-                for body in self._bodies:
-                    body.interrupt()
+        with self._line.connections.for_a_fetch() as share:
+            try:
+                for _ in range(self._working):
+                    threading.Thread(
+                        target=self._work, args=(share,), name="transfer", daemon=True
+                    ).start()
+                self._watch(cancelled)
+            finally:
+                self._gate.close()
+                with self._changed:
+                    for body in self._bodies:
+                        body.interrupt()
         if expected is None or self._digest is None:
             return True
         if expected.algorithm == "MD5" and not self._etag_is_md5:
@@ -119,11 +133,11 @@ class Transfer:
         if size <= part_bytes:
             self._journal = None  # nothing to go on from
         if self._journal is not None:
-            part_bytes, claims = self._journal.begin(part_bytes)
-            self._claims = dict(claims)
+            part_bytes, there = self._journal.begin(part_bytes)
+            self._there = frozenset(there)
         self._parts = parts_of(size, part_bytes)
-        self._left = iter(self._parts)
-        self._done = sum(part.size_bytes for part in self._parts if part.index in self._claims)
+        self._left = iter([part for part in self._parts if part.index not in self._there])
+        self._done = sum(part.size_bytes for part in self._parts if part.index in self._there)
 
     def _watch(self, cancelled: Callable[[], bool]) -> None:
         """Until the workers have ended, or one has failed."""
@@ -141,10 +155,16 @@ class Transfer:
                 if (self._done, self._failure) == (self._told, None) and self._working:
                     self._changed.wait(_LOOK_SECONDS)
 
-    def _work(self) -> None:
+    def _work(self, share: Share) -> None:
         try:
-            while (part := self._next()) is not None:
-                self._bring(part)
+            self._hash_on()
+            while True:
+                with share.one(self._gate.check):  # before the part is chosen: they come in order
+                    part = self._next()
+                    if part is None:
+                        return
+                    self._bring(part)
+                self._hash_on()
         except Abandoned:
             return
         except BaseException as exc:  # noqa: BLE001  the thread's boundary: it is raised above
@@ -155,78 +175,89 @@ class Transfer:
                 self._working -= 1
                 self._changed.notify()
 
+    def _hash_on(self) -> None:
+        if self._digest is not None:
+            self._digest.go_on(self._read_back)
+
     def _next(self) -> Part | None:
         with self._changed:
             return next(self._left, None) if self._failure is None else None
 
     def _bring(self, part: Part) -> None:
-        claimed = self._claims.get(part.index)
-        if claimed is None:
-            self._fetch(part)
-        elif self._crc32_of(part) != claimed:  # ollama#17520: zeros after a power cut
-            self._count(-part.size_bytes)
-            self._fetch(part)
-        if self._digest is not None:
-            self._digest.add(part, self._read_back)
-
-    def _fetch(self, part: Part) -> None:
         """All of a part, over as many connections as it takes."""
-        got = _Got()
+        got = _Fetched(part)
         barren = 0
         while True:
             before = got.size_bytes
-            interrupted = self._continue(part, got)
+            interrupted = self._continue(got)
             if interrupted is None:
                 break
             progressed = self._by_ranges and got.size_bytes > before
             barren = 0 if progressed else barren + 1
             if barren == _BARREN_TRIES:
-                at = part.offset + got.size_bytes
                 raise Transient(
-                    f"{interrupted.cause}, at {at} of {self._stored.size_bytes} bytes",
+                    f"{interrupted.cause}, at {got.end} of {self._stored.size_bytes} bytes",
                     retry_after_seconds=interrupted.cause.retry_after_seconds,
                 )
             self._pause(barren, overloaded=interrupted.overloaded)
+        if self._digest is not None:
+            self._digest.finish(part, led=got.leads)
         if self._journal is not None:
             with self._gate, self._changed:
                 self._tell()  # what the journal has, and only that, is known without being told
-                self._journal.finished(part.index, got.crc32)
+                self._journal.finished(part.index)
 
-    def _continue(self, part: Part, got: _Got) -> Interrupted | None:
+    def _continue(self, got: _Fetched) -> Interrupted | None:
         """One GET, for what is missing of a part; None: nothing is missing now."""
         if not self._by_ranges:
             self._count(-got.size_bytes)
             got.size_bytes = 0
-        offset, missing = part.offset + got.size_bytes, part.size_bytes - got.size_bytes
+        self._line.connections.wait_until_open(self._gate.check)
         try:
             with (
-                self._line.connections.one(self._gate.check),
-                self._line.gets.body(self._stored, offset, missing, self._doing) as body,
+                self._line.gets.body(self._stored, got.end, got.missing_bytes, self._doing) as body,
                 self._interruptible(body),
             ):
                 self._etag_is_md5 = self._etag_is_md5 and body.etag_is_md5
-                self._take(body, part, got)
+                self._take(body, got)
         except Interrupted as exc:
             return exc
-        if got.size_bytes == part.size_bytes:
+        if got.missing_bytes == 0:
             return None
         return Interrupted(Transient(f"{self._doing}: the connection was cut"))
 
-    def _take(self, body: Body, part: Part, got: _Got) -> None:
+    def _take(self, body: Body, got: _Fetched) -> None:
         """Write what comes, to the end of the part or of the answer."""
-        buffer = memoryview(bytearray(min(_SLICE_BYTES, part.size_bytes)))
-        while missing := part.size_bytes - got.size_bytes:
-            wanted = buffer[: min(len(buffer), missing)]
+        buffer = memoryview(bytearray(min(_LARGEST_SLICE_BYTES, got.part.size_bytes)))
+        slice_bytes = _SMALLEST_SLICE_BYTES
+        while got.missing_bytes:
+            wanted = buffer[: min(slice_bytes, got.missing_bytes)]
             self._line.rate.take(len(wanted), stopped=self._gate.is_closed)
+            began = time.monotonic()
             came = wanted[: body.readinto(wanted)]
             if not came:
                 return
+            if time.monotonic() - began > _SLICE_SECONDS:
+                slice_bytes = max(_SMALLEST_SLICE_BYTES, slice_bytes // 2)
+            else:
+                slice_bytes = min(_LARGEST_SLICE_BYTES, slice_bytes * 2)
             with self._gate:
-                _write(self._fd, came, part.offset + got.size_bytes)
-            if self._journal is not None:
-                got.crc32 = zlib.crc32(came, got.crc32)
+                _write(self._fd, came, got.end)
+            self._hash(came, got)
             got.size_bytes += len(came)
             self._count(len(came))
+
+    def _hash(self, came: memoryview, got: _Fetched) -> None:
+        """Now, while the processor still has it at hand, where all before it is hashed."""
+        if self._digest is None or not self._by_ranges:
+            return
+        if not got.leads and self._digest.lead(got.part):
+            got.leads = True
+            before = Part(got.part.index, got.part.offset, got.size_bytes)
+            for piece in self._read_back(before):
+                self._digest.update(piece)
+        if got.leads:
+            self._digest.update(came)
 
     def _pause(self, barren: int, *, overloaded: bool) -> None:
         """Longer each time, and not the same for all who were cut at once."""
@@ -261,15 +292,9 @@ class Transfer:
                 self._woken_at = now
                 self._changed.notify()
 
-    def _crc32_of(self, part: Part) -> int:
-        crc32 = 0
-        for piece in self._read_back(part):
-            crc32 = zlib.crc32(piece, crc32)
-        return crc32
-
     def _read_back(self, part: Part) -> Iterator[memoryview]:
         """What the file holds of a part, piece by piece, each valid until the next."""
-        buffer = memoryview(bytearray(min(_SLICE_BYTES, part.size_bytes)))
+        buffer = memoryview(bytearray(min(_LARGEST_SLICE_BYTES, part.size_bytes)))
         offset, end = part.offset, part.offset + part.size_bytes
         while offset < end:
             with self._gate:

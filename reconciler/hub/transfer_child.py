@@ -3,7 +3,8 @@
     python -P -m reconciler.hub.transfer_child DESCRIPTOR        settings as JSON on stdin
 
 Threads that move 1 GB/s beside an event loop let it wait for the interpreter's lock. A byte and two
-descriptors on the socket are an order: a channel, and the file to write. It ends with the agent.
+descriptors on the socket are an order: a channel, and the file to write. It ends with the agent,
+and gives way to it, and to the engines, where the processors are busy.
 """
 
 import json
@@ -13,10 +14,9 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Mapping
 from typing import Any
 
-from reconciler.errors import Transient
+from reconciler.errors import Damaged, Transient
 from reconciler.hub.channel import Channel, Message
 from reconciler.hub.objects import HubObject
 from reconciler.hub.proxies import Proxies
@@ -25,11 +25,13 @@ from reconciler.hub.s3 import S3Store
 from reconciler.hub.s3_connection import S3Settings
 
 _TELL_SECONDS = 0.05
+_NICENESS = 10
 
 
 def main(descriptor: int) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # a terminal's or a pod's: the agent ends us in order
+    os.nice(_NICENESS)
     store = _store(json.load(sys.stdin))
     orders = socket.socket(fileno=descriptor)
     while True:
@@ -64,6 +66,8 @@ def _serve(store: S3Store, channel: Channel, file: int) -> None:
         answer = {"done": order["stored"]["size_bytes"]}
     except Transient as exc:
         answer = {"transient": str(exc), "retry_after_seconds": exc.retry_after_seconds}
+    except Damaged as exc:
+        answer = {"damaged": str(exc)}
     except OSError as exc:
         answer = {"errno": exc.errno, "text": exc.strerror}
     except BaseException as exc:  # noqa: BLE001  the thread's boundary: it is raised in the agent
@@ -78,7 +82,7 @@ class _Agent:
     def __init__(self, channel: Channel, order: Message) -> None:
         self._channel = channel
         self._part_bytes: int = order["part_bytes"]
-        self._claims = {int(index): crc32 for index, crc32 in order["claims"].items()}
+        self._there = frozenset(order["finished"])
         self._answered = threading.Event()
         self._done = 0
         self._told_at = 0.0
@@ -100,15 +104,15 @@ class _Agent:
             self._told_at = now
             self._say({"bytes": done})
 
-    def begin(self, part_bytes: int) -> tuple[int, Mapping[int, int]]:
-        return self._part_bytes, self._claims
+    def begin(self, part_bytes: int) -> tuple[int, frozenset[int]]:
+        return self._part_bytes, self._there
 
-    def finished(self, index: int, crc32: int) -> None:
+    def finished(self, index: int) -> None:
         self._say({"bytes": self._done})
-        self._say({"finished": index, "crc32": crc32})
+        self._say({"finished": index})
 
     def forget(self) -> None:
-        self._claims = {}
+        self._there = frozenset()
         self._say({"forget": True})
 
     def answer(self, message: Message) -> None:

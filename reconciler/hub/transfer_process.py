@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from reconciler.errors import Bug, Transient
+from reconciler.errors import Bug, Damaged, Transient
 from reconciler.hub.channel import Channel, Message
 from reconciler.hub.objects import Journal, ObjectRef
 from reconciler.hub.parts import part_bytes_for
@@ -57,12 +57,14 @@ class TransferProcess:
                         pass
                     case {"bytes": done}:
                         on_bytes(done)
-                    case {"finished": index, "crc32": crc32} if journal is not None:
-                        journal.finished(index, crc32)
+                    case {"finished": index} if journal is not None:
+                        journal.finished(index)
                     case {"forget": _} if journal is not None:
                         journal.forget()
                     case {"transient": text, "retry_after_seconds": seconds}:
                         raise Transient(text, retry_after_seconds=seconds)
+                    case {"damaged": text}:
+                        raise Damaged(text)
                     case {"errno": number, "text": text}:
                         raise OSError(number, text)
                     case _:
@@ -142,11 +144,11 @@ def _next(channel: Channel, doing: str) -> Message | None:
 
 def _order(stored: ObjectRef, journal: Journal | None) -> Message:
     part_bytes = 0
-    claims: dict[str, int] = {}
+    finished: list[int] = []
     wanted = part_bytes_for(stored.size_bytes)
     if journal is not None and stored.size_bytes > wanted:
-        part_bytes, found = journal.begin(wanted)
-        claims = {str(index): crc32 for index, crc32 in found.items()}
+        part_bytes, there = journal.begin(wanted)
+        finished = sorted(there)
     return {
         "stored": {
             "path": "",
@@ -157,5 +159,5 @@ def _order(stored: ObjectRef, journal: Journal | None) -> Message:
             "sha256": stored.sha256,
         },
         "part_bytes": part_bytes,
-        "claims": claims,
+        "finished": finished,
     }

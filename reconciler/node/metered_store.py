@@ -1,6 +1,7 @@
 """A hub whose bytes are counted as they come, whatever becomes of the fetch."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 
 from reconciler.cache.store import Journal, Store, StoredObject
 
@@ -25,14 +26,14 @@ class _WatchedJournal:
         self._size_bytes = size_bytes
         self._meter = meter
 
-    def begin(self, part_bytes: int) -> tuple[int, Mapping[int, int]]:
-        part_bytes, claims = self._journal.begin(part_bytes)
-        begins = (index * part_bytes for index in claims)
+    def begin(self, part_bytes: int) -> tuple[int, AbstractSet[int]]:
+        part_bytes, there = self._journal.begin(part_bytes)
+        begins = (index * part_bytes for index in there)
         self._meter.here = sum(min(part_bytes, self._size_bytes - begin) for begin in begins)
-        return part_bytes, claims
+        return part_bytes, there
 
-    def finished(self, index: int, crc32: int) -> None:
-        self._journal.finished(index, crc32)
+    def finished(self, index: int) -> None:
+        self._journal.finished(index)
 
     def forget(self) -> None:
         self._journal.forget()

@@ -2,13 +2,13 @@
 
 import json
 import os
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from reconciler.cache.partial import name_of
+from reconciler.cache.journal import this_boot
+from reconciler.cache.partial import name_of, open_partial
 from reconciler.cache.record import RecordedObject
 from reconciler.errors import Transient
 from reconciler.hub.rate_limit import RateLimit
@@ -50,21 +50,21 @@ class Left:
         self.partial = self.folder / name_of(item)
         self.journal = self.folder / f"{name_of(item)}.journal"
         self.header = {
-            "journal": 1,
+            "journal": 2,
             "key": KEY,
             "version": stored.version,
             "size": len(CONTENT),
             "part": 8 * MIB,
+            "boot": this_boot(),
         }
-        self.lines = {index: f"{index} {zlib.crc32(content_of(index)):08x}\n" for index in range(3)}
         with self.partial.open("wb") as file:
             file.truncate(len(CONTENT))
             for index in parts:
                 file.seek(8 * MIB * index)
                 file.write(content_of(index))
-        self.write([self.lines[index] for index in parts])
+        self.write(*(f"{index}\n" for index in parts))
 
-    def write(self, lines: list[str]) -> None:
+    def write(self, *lines: str) -> None:
         self.journal.write_text(json.dumps(self.header) + "\n" + "".join(lines))
 
 
@@ -99,6 +99,8 @@ def test_a_block_of_zeros_is_no_finished_part(
 ) -> None:
     """ollama#17520 (scenario 30): a power cut keeps the journal's line and loses the blocks."""
     left = Left(tmp_path, store)
+    left.header["boot"] = "another"
+    left.write("0\n", "synced\n", "1\n")
     with left.partial.open("r+b") as file:
         file.seek(8 * MIB + 4096)
         file.write(bytes(4096))
@@ -107,13 +109,46 @@ def test_a_block_of_zeros_is_no_finished_part(
 
     assert content == CONTENT
     assert sorted(get.offset for get in proxy.gets) == [8 * MIB, 16 * MIB]
+    assert told[0] == 8 * MIB
     assert told[-1] == len(CONTENT)
+
+
+def test_what_was_on_the_disk_before_a_power_cut_is_there_after_the_next_kill_too(
+    tmp_path: Path, store: S3Store, proxy: FaultProxy
+) -> None:
+    left = Left(tmp_path, store, parts=(0,))
+    left.header["boot"] = "another"
+    left.write("0\n", "synced\n")
+    proxy.plan = lambda _get: Fault(answer=(403, "AccessDenied"))
+    with pytest.raises(Transient):
+        opened(tmp_path, store).fetch(spec())
+    proxy.plan = lambda _get: None
+    proxy.gets.clear()
+
+    content, _ = fetched(tmp_path, store)
+
+    assert content == CONTENT
+    assert sorted(get.offset for get in proxy.gets) == [8 * MIB, 16 * MIB]
+
+
+def test_a_large_file_is_synced_on_its_way(tmp_path: Path) -> None:
+    item = RecordedObject(path="x.gguf", key=KEY, size_bytes=40 << 30, version="1")
+    with open_partial(tmp_path, item) as partial:
+        part_bytes, _ = partial.journal.begin(64 * MIB)
+        for index in range(17):
+            partial.journal.finished(index)
+
+        lines = (tmp_path / f"{name_of(item)}.journal").read_text().splitlines()
+
+    assert part_bytes == 64 * MIB
+    assert lines[1:] == ["synced", *map(str, range(16)), "synced", "16"]
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        {"journal": 2},
+        {"journal": 1},
+        {"journal": 3},
         {"key": "gguf/org_name/y.gguf"},
         {"version": "another"},
         {"size": len(CONTENT) + 1},
@@ -128,7 +163,7 @@ def test_a_journal_that_is_foreign_or_newer_is_begun_anew(
     """huggingface_hub#1498 (scenario 29): never appended to what is not this object's."""
     left = Left(tmp_path, store)
     left.header.update(change)
-    left.write([left.lines[0], left.lines[1]])
+    left.write("0\n", "1\n")
 
     content, _ = fetched(tmp_path, store)
 
@@ -136,14 +171,12 @@ def test_a_journal_that_is_foreign_or_newer_is_begun_anew(
     assert len(proxy.gets) == 3
 
 
-@pytest.mark.parametrize(
-    "torn", ["1 12", "1 1234567", "\0\0\0\0", "1 zzzzzzzz\n", "900 00000000\n"]
-)
+@pytest.mark.parametrize("torn", ["1", "sync", "\0\0\0\0", "1 00c0ffee\n", "900\n"])
 def test_a_torn_line_claims_nothing(
     tmp_path: Path, store: S3Store, proxy: FaultProxy, torn: str
 ) -> None:
     left = Left(tmp_path, store)
-    left.write([left.lines[0], torn])
+    left.write("0\n", torn)
 
     content, _ = fetched(tmp_path, store)
 
@@ -169,9 +202,6 @@ def test_what_is_wrong_on_the_disk_and_right_in_the_journal_is_found_by_the_dige
     left = Left(tmp_path, store)
     with left.partial.open("r+b") as file:
         file.write(b"wrong")
-        file.seek(0)
-        crc32 = zlib.crc32(file.read(8 * MIB))
-    left.write([f"0 {crc32:08x}\n", left.lines[1]])
 
     content, _ = fetched(tmp_path, store)
 

@@ -1,6 +1,9 @@
 """What all fetches of a node take together."""
 
 import threading
+from collections.abc import Callable
+
+import pytest
 
 from reconciler.hub.connections import Connections
 from reconciler.hub.rate_limit import RateLimit
@@ -67,8 +70,38 @@ def test_a_store_that_asks_to_slow_down_is_asked_nothing_new_meanwhile() -> None
         waited.append(is_through.is_set())
 
     connections.hold_off(0.3)
-    with connections.one(check):
-        is_through.set()
+    connections.wait_until_open(check)
+    is_through.set()
 
     assert len(waited) > 1
     assert not any(waited)
+
+
+class HadToWait(Exception):
+    pass
+
+
+def at_once() -> Callable[[], None]:
+    """A check that is asked before the waiting, and must not be asked again during it."""
+    asked = iter([None])
+
+    def check() -> None:
+        if next(asked, HadToWait) is HadToWait:
+            raise HadToWait
+
+    return check
+
+
+def test_a_fetch_that_joins_is_given_its_share_of_the_connections() -> None:
+    connections = Connections(2)
+    with (
+        connections.for_a_fetch() as first,
+        connections.for_a_fetch() as second,
+        first.one(at_once()),
+    ):
+        with pytest.raises(HadToWait), first.one(at_once()):
+            pass
+        with second.one(at_once()), pytest.raises(HadToWait), second.one(at_once()):
+            pass
+    with connections.for_a_fetch() as alone, alone.one(at_once()), alone.one(at_once()):
+        pass
