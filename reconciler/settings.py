@@ -12,18 +12,15 @@ from reconciler.plan.ids import NodeName
 class HubSettings:
     """Where model files come from. `location`: `s3://bucket[/base]`, a directory, or None.
 
-    `MINIO_*`, the proxies and `SSL_CERT_FILE` count under their usual names. `bytes_per_second`:
-    what all fetches of the node may take together; None: as much as they can.
+    `variables`: those of the environment that name an S3 store, its keys and its CA, where they
+    are set. `bytes_per_second`: what all fetches of the node may take together; None: as much as
+    they can.
     """
 
     location: str | None = None
-    endpoint: str | None = None
-    access_key: str | None = None
-    secret_key: str | None = field(default=None, repr=False)
-    region: str = "us-east-1"
-    ca_file: str | None = None
-    http_proxy: str = ""
-    https_proxy: str = ""
+    variables: Mapping[str, str] = field(default_factory=dict, repr=False)
+    http_proxy: str = field(default="", repr=False)
+    https_proxy: str = field(default="", repr=False)
     no_proxy: str = ""
     bytes_per_second: float | None = None
 

@@ -17,6 +17,7 @@ from reconciler.hub.s3_connection import S3Settings
 
 ACCESS_KEY = "test-access-key"
 SECRET_KEY = "test-secret-key"
+KEYS = {"MINIO_ACCESS_KEY": ACCESS_KEY, "MINIO_SECRET_KEY": SECRET_KEY}
 _LISTENING = re.compile(r"Starting s3 server on \[http://127\.0\.0\.1:(\d+)/?\]")
 
 
@@ -42,8 +43,7 @@ class S3Server:
         return S3Settings(
             endpoint=endpoint or self.endpoint,
             bucket=bucket,
-            access_key=ACCESS_KEY,
-            secret_key=SECRET_KEY,
+            keys=KEYS,
         )
 
 

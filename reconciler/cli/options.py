@@ -9,6 +9,7 @@ import typer
 from reconciler.cache.budget import Budget, parse_budget
 from reconciler.errors import Rejected
 from reconciler.hub.endpoint import bucket_and_base
+from reconciler.node.hub import STORE_VARIABLES
 from reconciler.settings import HubSettings
 
 EPHEMERAL = range(32768, 61000)
@@ -47,14 +48,12 @@ def data_dir(given: Path | None) -> Path:
 
 
 def hub_settings(location: str | None) -> HubSettings:
-    """The hub's settings, with the store's own variables from the environment."""
+    """The hub's settings, with the store's own variables; an empty one is not set."""
     return HubSettings(
         location=location,
-        endpoint=os.environ.get("MINIO_ENDPOINT"),
-        access_key=os.environ.get("MINIO_ACCESS_KEY"),
-        secret_key=os.environ.get("MINIO_SECRET_KEY"),
-        region=os.environ.get("MINIO_REGION") or "us-east-1",
-        ca_file=os.environ.get("SSL_CERT_FILE"),
+        variables={
+            name: value for name in STORE_VARIABLES if (value := os.environ.get(name, "").strip())
+        },
         http_proxy=_either_case("http_proxy"),
         https_proxy=_either_case("https_proxy"),
         no_proxy=_either_case("no_proxy"),

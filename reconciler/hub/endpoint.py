@@ -23,34 +23,36 @@ class Endpoint:
         return f"{'https' if self.secure else 'http'}://{self.netloc}"
 
 
-def parse_endpoint(text: str) -> Endpoint:
-    """Raises Rejected for what names no host, or more than a host."""
+def parse_endpoint(text: str, variable: str = "MINIO_ENDPOINT") -> Endpoint:
+    """Raises Rejected for what names no host, or more than a host. `variable`: where it stands."""
     written = text.strip()
     if not written:
-        raise Rejected("cannot reach the hub: no endpoint is set (MINIO_ENDPOINT)")
+        raise Rejected(f"cannot reach the hub: no endpoint is set ({variable})")
+    if "@" in written:  # never shown: it holds a password, maybe one that no URL can hold
+        raise Rejected(
+            f"cannot use the hub endpoint in {variable}: it must not hold a user or password; "
+            "set MINIO_ACCESS_KEY and MINIO_SECRET_KEY"
+        )
     bare = "://" not in written
+    doing = f"cannot use hub endpoint {written!r} ({variable})"
     try:
         url = urlsplit(f"//{written}" if bare else written)
         port = url.port
     except ValueError as exc:
-        raise Rejected(f"cannot use hub endpoint {written!r}: {exc}") from exc
-    if url.username is not None or url.password is not None:
-        raise Rejected(  # never shown: it holds a password
-            f"cannot use hub endpoint at {url.hostname}: it must not hold a user or password; "
-            "set MINIO_ACCESS_KEY and MINIO_SECRET_KEY"
-        )
+        colons = written.rpartition("://")[2].count(":")
+        more = "; an IPv6 address stands in brackets" if colons > 1 else ""
+        raise Rejected(f"{doing}: {exc}{more}") from exc
     if not bare and url.scheme not in ("http", "https"):
-        raise Rejected(f"cannot use hub endpoint {written!r}: the scheme must be http or https")
-    if not url.hostname:
-        raise Rejected(f"cannot use hub endpoint {written!r}: it names no host")
+        raise Rejected(f"{doing}: the scheme must be http or https")
+    if not url.hostname or any(character.isspace() for character in written):
+        raise Rejected(f"{doing}: it names no host")
     if url.path not in ("", "/") or url.query or url.fragment:
         raise Rejected(
-            f"cannot use hub endpoint {written!r}: it must end after the host and port; "
-            "the bucket stands in --hub s3://bucket"
+            f"{doing}: it must end after the host and port; the bucket stands in --hub s3://bucket"
         )
     secure = url.scheme == "https" or (bare and port in (None, 443))
     return Endpoint(
-        netloc=url.netloc,
+        netloc=url.netloc.removesuffix(":"),
         host=url.hostname,
         port=port if port is not None else 443 if secure else 80,
         secure=secure,

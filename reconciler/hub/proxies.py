@@ -1,17 +1,17 @@
 """Which proxy the way to a store leads through (kserve#825)."""
 
 import ipaddress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from reconciler.hub.endpoint import Endpoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proxies:
-    """The values of HTTP_PROXY, HTTPS_PROXY and NO_PROXY; "" is none."""
+    """The values of HTTP_PROXY, HTTPS_PROXY and NO_PROXY; "" is none. They may hold passwords."""
 
-    http: str = ""
-    https: str = ""
+    http: str = field(default="", repr=False)
+    https: str = field(default="", repr=False)
     no_proxy: str = ""
 
     def url_for(self, endpoint: Endpoint) -> str | None:

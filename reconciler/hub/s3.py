@@ -12,7 +12,7 @@ from reconciler.hub.ranged_get import NoRanges, RangedGets
 from reconciler.hub.rate_limit import UNLIMITED, RateLimit
 from reconciler.hub.revision import files_of_revision
 from reconciler.hub.s3_connection import MAX_CONNECTIONS, S3Settings, connect
-from reconciler.hub.s3_errors import S3_FAILURES, explained
+from reconciler.hub.s3_errors import S3_FAILURES
 from reconciler.hub.transfer import Line, Transfer
 
 _MD5 = re.compile(r"[0-9a-f]{32}")
@@ -34,9 +34,10 @@ class S3Store:
         self._bucket = settings.bucket
         self._base = f"{settings.base}/" if settings.base else ""
         self._client = connection.client
+        self._explained = connection.explained
         self._pools = (connection.pool, transfers.pool)
         self._line = Line(
-            gets=RangedGets(transfers.client, settings.bucket),
+            gets=RangedGets(transfers, settings.bucket),
             connections=Connections(MAX_CONNECTIONS),
             rate=rate,
         )
@@ -112,7 +113,7 @@ class S3Store:
         except XgenError:
             raise
         except S3_FAILURES as exc:
-            raise explained(exc, doing) from exc
+            raise self._explained(exc, doing) from exc
 
 
 def _object(key: str, folder: str, size: int | None, etag: str | None) -> HubObject:

@@ -1,15 +1,20 @@
-"""The way to an S3 store: settings, credentials, connections. Readers and writers share it."""
+"""The way to an S3 store: settings, keys, connections. Readers and writers share it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from urllib.parse import unquote
 
 import certifi
 import urllib3
 from minio import Minio
+from urllib3.exceptions import LocationParseError, ProxySchemeUnknown
 from urllib3.util import Retry, Timeout, make_headers, parse_url
 
-from reconciler.errors import Rejected
+from reconciler.errors import Rejected, Transient
+from reconciler.hub.credentials import find_keys
 from reconciler.hub.endpoint import Endpoint, parse_endpoint
 from reconciler.hub.proxies import Proxies
+from reconciler.hub.s3_errors import Named, explained
 
 MAX_CONNECTIONS = 16
 _RETRIES = Retry(
@@ -25,20 +30,23 @@ _NO_RETRIES = Retry(total=0, raise_on_status=False)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class S3Settings:
-    """How to reach a bucket. Without keys, requests are anonymous.
+    """How to reach a bucket.
 
     `endpoint`: as written by the operator. `base`: a folder in the bucket that holds the prefixes.
-    `ca_file`: certificates to trust instead of the public ones.
+    `keys`: the variables that hold the keys, or name their files; none: requests are anonymous.
+    `ca_file`: certificates to trust instead of the public ones. `…_from`: the variable, for
+    messages.
     """
 
     endpoint: str
     bucket: str
     base: str = ""
-    access_key: str | None = field(default=None, repr=False)
-    secret_key: str | None = field(default=None, repr=False)
-    session_token: str | None = field(default=None, repr=False)
+    keys: Mapping[str, str] = field(default_factory=dict, repr=False)
     region: str = "us-east-1"
     ca_file: str | None = None
+    endpoint_from: str = "MINIO_ENDPOINT"
+    region_from: str = "MINIO_REGION"
+    ca_file_from: str = "SSL_CERT_FILE"
     proxies: Proxies = field(default_factory=Proxies)
     connect_timeout_seconds: float = 10.0
     read_timeout_seconds: float = 60.0
@@ -51,6 +59,11 @@ class S3Connection:
     location: str
     client: Minio
     pool: urllib3.PoolManager
+    named: Named
+
+    def explained(self, exc: Exception, doing: str) -> Transient:
+        """What one of S3_FAILURES means. `doing`: "cannot <verb> <object>"."""
+        return explained(exc, doing, self.named)
 
 
 def connect(settings: S3Settings, *, tries: bool = True) -> S3Connection:
@@ -58,20 +71,15 @@ def connect(settings: S3Settings, *, tries: bool = True) -> S3Connection:
 
     `tries`: whether a request that fails is made again.
     """
-    endpoint = parse_endpoint(settings.endpoint)
+    endpoint = parse_endpoint(settings.endpoint, settings.endpoint_from)
     base = f"/{settings.base}" if settings.base else ""
     location = f"s3://{settings.bucket}{base} at {endpoint.url}"
-    if bool(settings.access_key) != bool(settings.secret_key):
-        raise Rejected(
-            f"cannot use {location}: MINIO_ACCESS_KEY and MINIO_SECRET_KEY belong together"
-        )
+    keys = find_keys(settings.keys)
     pool = _pool(settings, endpoint, _RETRIES if tries else _NO_RETRIES)
     try:
         client = Minio(
             endpoint=endpoint.netloc,
-            access_key=settings.access_key,
-            secret_key=settings.secret_key,
-            session_token=settings.session_token,
+            credentials=keys,
             secure=endpoint.secure,
             region=settings.region,  # else the client asks for it, which needs a permission
             http_client=pool,
@@ -79,7 +87,13 @@ def connect(settings: S3Settings, *, tries: bool = True) -> S3Connection:
     except ValueError as exc:
         raise Rejected(f"cannot use {location}: {exc}") from exc
     client.disable_virtual_style_endpoint()  # type: ignore[no-untyped-call]  # theirs
-    return S3Connection(location=location, client=client, pool=pool)
+    named = Named(
+        endpoint=settings.endpoint_from,
+        region=settings.region_from,
+        ca_file=f"{settings.ca_file_from}={settings.ca_file}" if settings.ca_file else None,
+        keys=keys.names if keys else None,
+    )
+    return S3Connection(location=location, client=client, pool=pool, named=named)
 
 
 def _pool(settings: S3Settings, endpoint: Endpoint, retries: Retry) -> urllib3.PoolManager:
@@ -90,12 +104,18 @@ def _pool(settings: S3Settings, endpoint: Endpoint, retries: Retry) -> urllib3.P
         return urllib3.PoolManager(
             timeout=timeout, retries=retries, maxsize=MAX_CONNECTIONS, ca_certs=ca_file
         )
-    auth = parse_url(proxy).auth
-    return urllib3.ProxyManager(
-        proxy,
-        proxy_headers=make_headers(proxy_basic_auth=auth) if auth else None,
-        timeout=timeout,
-        retries=retries,
-        maxsize=MAX_CONNECTIONS,
-        ca_certs=ca_file,
-    )
+    try:
+        auth = parse_url(proxy).auth
+        return urllib3.ProxyManager(
+            proxy,
+            proxy_headers=make_headers(proxy_basic_auth=unquote(auth)) if auth else None,
+            timeout=timeout,
+            retries=retries,
+            maxsize=MAX_CONNECTIONS,
+            ca_certs=ca_file,
+        )
+    except (LocationParseError, ProxySchemeUnknown):
+        variable = "HTTPS_PROXY" if endpoint.secure else "HTTP_PROXY"
+        raise Rejected(  # without the cause: it shows the URL, which may hold a password
+            f"cannot use {variable}: it must look like http://host:port"
+        ) from None

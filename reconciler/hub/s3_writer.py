@@ -15,7 +15,7 @@ from reconciler.errors import Transient, XgenError
 from reconciler.hub.local_files import read_block
 from reconciler.hub.objects import checked_prefix
 from reconciler.hub.s3_connection import S3Settings, connect
-from reconciler.hub.s3_errors import S3_FAILURES, explained
+from reconciler.hub.s3_errors import S3_FAILURES
 from reconciler.hub.writable import Stored, Unfinished, Watch
 
 _PART_BYTES = 8 * 1024 * 1024
@@ -37,6 +37,7 @@ class S3Writer:
         connection = connect(settings)
         self.location = connection.location
         self._client: Minio = connection.client
+        self._explained = connection.explained
         self._pool = connection.pool
         self._bucket = settings.bucket
         self._base = f"{settings.base}/" if settings.base else ""
@@ -178,7 +179,7 @@ class S3Writer:
         except XgenError:
             raise
         except S3_FAILURES as exc:
-            raise explained(exc, doing) from exc
+            raise self._explained(exc, doing) from exc
 
 
 class _Measured:

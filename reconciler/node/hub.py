@@ -1,8 +1,10 @@
 """Which store the settings name."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from reconciler.errors import Rejected
+from reconciler.hub.credentials import KEY_VARIABLES
 from reconciler.hub.directory import DirectoryStore
 from reconciler.hub.directory_writer import DirectoryWriter
 from reconciler.hub.endpoint import bucket_and_base
@@ -14,6 +16,11 @@ from reconciler.hub.s3_writer import S3Writer
 from reconciler.settings import HubSettings
 
 _SCHEME = "s3://"
+_ENDPOINT = ("MINIO_ENDPOINT", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+_REGION = ("MINIO_REGION", "AWS_REGION", "AWS_DEFAULT_REGION")
+_CA_FILE = ("SSL_CERT_FILE", "AWS_CA_BUNDLE")
+STORE_VARIABLES = (*_ENDPOINT, *_REGION, *_CA_FILE, *KEY_VARIABLES)
+"""What `HubSettings.variables` may hold; of several for one thing, the first that is set counts."""
 
 
 def make_store(hub: HubSettings) -> S3StoreApart | DirectoryStore | None:
@@ -40,13 +47,22 @@ def _place(hub: HubSettings, location: str) -> S3Settings | Path:
             )
         return Path(location).absolute()
     bucket, base = bucket_and_base(location)
+    endpoint, region, ca_file = (
+        _first_set(hub.variables, names) for names in (_ENDPOINT, _REGION, _CA_FILE)
+    )
     return S3Settings(
-        endpoint=hub.endpoint or "",
+        endpoint=hub.variables.get(endpoint, ""),
+        endpoint_from=endpoint,
         bucket=bucket,
         base=base,
-        access_key=hub.access_key,
-        secret_key=hub.secret_key,
-        region=hub.region,
-        ca_file=hub.ca_file,
+        keys={name: hub.variables[name] for name in KEY_VARIABLES if name in hub.variables},
+        region=hub.variables.get(region, "us-east-1"),
+        region_from=region,
+        ca_file=hub.variables.get(ca_file),
+        ca_file_from=ca_file,
         proxies=Proxies(http=hub.http_proxy, https=hub.https_proxy, no_proxy=hub.no_proxy),
     )
+
+
+def _first_set(variables: Mapping[str, str], names: tuple[str, ...]) -> str:
+    return next((name for name in names if name in variables), names[0])

@@ -24,7 +24,7 @@ from reconciler.hub.objects import HubObject
 from reconciler.hub.s3_apart import S3StoreApart
 from reconciler.hub.s3_connection import S3Settings
 from reconciler.plan.desired import ModelSpec
-from tests.s3_server import ACCESS_KEY, SECRET_KEY
+from tests.s3_server import ACCESS_KEY, KEYS, SECRET_KEY
 
 _TICK_SECONDS = 0.001
 _PIECE_BYTES = 1 << 20
@@ -60,8 +60,7 @@ async def ours(order: Order) -> dict[str, float]:
     settings = S3Settings(
         endpoint=order.endpoint,
         bucket=order.bucket,
-        access_key=ACCESS_KEY,
-        secret_key=SECRET_KEY,
+        keys=KEYS,
     )
     store = _WithCatalog(settings, order.digests)
     cache = ModelCache(Path(order.target), store)

@@ -12,7 +12,7 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 from reconciler.hub.s3_connection import S3Settings
-from tests.s3_server import ACCESS_KEY, SECRET_KEY, serve_s3
+from tests.s3_server import KEYS, serve_s3
 from tests.waiting import wait_until
 
 BUCKET = "models"
@@ -65,9 +65,7 @@ class Origin:
         return f"http://127.0.0.1:{self.port}"
 
     def settings(self) -> S3Settings:
-        return S3Settings(
-            endpoint=self.endpoint, bucket=BUCKET, access_key=ACCESS_KEY, secret_key=SECRET_KEY
-        )
+        return S3Settings(endpoint=self.endpoint, bucket=BUCKET, keys=KEYS)
 
 
 def make_files(root: Path, size_bytes: int) -> dict[str, str]:

@@ -12,7 +12,7 @@ from reconciler.cache.model_cache import ModelCache
 from reconciler.hub.s3_apart import S3StoreApart
 from reconciler.hub.s3_connection import S3Settings
 from reconciler.plan.desired import ModelSpec
-from tests.s3_server import ACCESS_KEY, SECRET_KEY
+from tests.s3_server import KEYS
 
 
 def pull(settings: S3Settings, models: Path) -> None:
@@ -22,9 +22,7 @@ def pull(settings: S3Settings, models: Path) -> None:
 
 
 def main(endpoint: str, bucket: str) -> None:
-    settings = S3Settings(
-        endpoint=endpoint, bucket=bucket, access_key=ACCESS_KEY, secret_key=SECRET_KEY
-    )
+    settings = S3Settings(endpoint=endpoint, bucket=bucket, keys=KEYS)
     for line in sys.stdin:
         pid = os.fork()  # there is no thread yet
         if pid == 0:

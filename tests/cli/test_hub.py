@@ -18,6 +18,7 @@ from tests.cli.command import XGEN_MODEL, environment, on_a_terminal, started, x
 from tests.hub.hubs import Hub, hub, servers
 from tests.hub.test_push import current, files_of
 from tests.model_files import gemma
+from tests.s3_server import KEYS
 from tests.waiting import wait_until
 
 __all__ = ["hub", "servers"]
@@ -333,8 +334,7 @@ def test_a_hub_that_does_not_let_us_in_says_what_to_check(
     settings = servers.settings("rclone")
     env = {
         "MINIO_ENDPOINT": settings.endpoint,
-        "MINIO_ACCESS_KEY": settings.access_key,
-        "MINIO_SECRET_KEY": settings.secret_key,
+        **KEYS,
         **changes,
     }
 
@@ -343,7 +343,7 @@ def test_a_hub_that_does_not_let_us_in_says_what_to_check(
         assert result.returncode == 1
         assert said in result.stderr
         assert "wrong-secret" not in result.stderr + result.stdout
-        assert settings.secret_key not in result.stderr + result.stdout
+        assert KEYS["MINIO_SECRET_KEY"] not in result.stderr + result.stdout
 
 
 def test_ctrl_c_ends_a_push_and_leaves_the_old_one_in_force(hub: Hub, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from reconciler.hub.s3_connection import S3Settings, connect
 from reconciler.hub.s3_writer import S3Writer
 from reconciler.hub.writable import WritableHub
 from tests.hub.moto_server import serve_moto
-from tests.s3_server import ACCESS_KEY, SECRET_KEY, s3_store, serve_s3
+from tests.s3_server import KEYS, s3_store, serve_s3
 
 KINDS = ("directory", "rclone", "moto")
 _NUMBER = itertools.count(1)
@@ -28,12 +28,13 @@ _NUMBER = itertools.count(1)
 class Hub:
     """One empty hub. `folder`: where its files can be seen, unless they are in memory.
 
-    `location` and `environment`: what a command is given.
+    `location` and `environment`: what a command is given. `settings`: of an S3 store.
     """
 
     kind: str
     writer: WritableHub
     location: str
+    settings: S3Settings | None = None
     environment: dict[str, str] = field(default_factory=dict)
     folder: Path | None = None
 
@@ -69,8 +70,7 @@ class Servers:
         settings = S3Settings(
             endpoint=self.stack.enter_context(serve_moto()),
             bucket="models",
-            access_key=ACCESS_KEY,
-            secret_key=SECRET_KEY,
+            keys=KEYS,
         )
         connection = connect(settings)
         connection.client.make_bucket(bucket_name="models")
@@ -93,19 +93,21 @@ def hub(request: pytest.FixtureRequest, servers: Servers, tmp_path: Path) -> Ite
 @contextmanager
 def reader(hub: Hub) -> Iterator[DirectoryStore | S3Store]:
     """The same hub, as a node reads it."""
-    if hub.kind == "directory":
+    if hub.settings is None:
         yield DirectoryStore(Path(hub.location))
         return
-    bucket, _, base = hub.location.removeprefix("s3://").partition("/")
-    settings = S3Settings(
-        endpoint=hub.environment["MINIO_ENDPOINT"],
-        bucket=bucket,
-        base=base,
-        access_key=ACCESS_KEY,
-        secret_key=SECRET_KEY,
-    )
-    with s3_store(settings) as store:
+    with s3_store(hub.settings) as store:
         yield store
+
+
+@contextmanager
+def another_writer(hub: Hub) -> Iterator[WritableHub]:
+    """The same hub, as another process writes to it."""
+    writer = S3Writer(hub.settings) if hub.settings else DirectoryWriter(Path(hub.location))
+    try:
+        yield writer
+    finally:
+        writer.close()
 
 
 @contextmanager
@@ -120,8 +122,7 @@ def new_hub(kind: str, servers: Servers, tmp_path: Path) -> Iterator[Hub]:
     writer = S3Writer(settings)
     environment = {
         "MINIO_ENDPOINT": settings.endpoint,
-        "MINIO_ACCESS_KEY": ACCESS_KEY,
-        "MINIO_SECRET_KEY": SECRET_KEY,
+        **KEYS,
     }
     seen = servers.folder / "models" / base if kind == "rclone" else None
     try:
@@ -129,6 +130,7 @@ def new_hub(kind: str, servers: Servers, tmp_path: Path) -> Iterator[Hub]:
             kind=kind,
             writer=writer,
             location=f"s3://models/{base}",
+            settings=settings,
             environment=environment,
             folder=seen,
         )

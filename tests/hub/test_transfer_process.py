@@ -17,7 +17,7 @@ from reconciler.hub.s3_apart import S3StoreApart
 from tests.e2e.agent import is_alive
 from tests.hub.fault_proxy import Fault, FaultProxy, fault_proxy
 from tests.hub.reading import read_all
-from tests.s3_server import ACCESS_KEY, SECRET_KEY, S3Server
+from tests.s3_server import KEYS, SECRET_KEY, S3Server
 from tests.waiting import wait_for, wait_until
 
 BIG = os.urandom(20 << 20)
@@ -123,8 +123,8 @@ def test_it_ends_with_an_agent_that_is_killed(server: S3Server, proxy: FaultProx
     proxy.plan = lambda _get: Fault(at=0, stall=True)
     program = (
         "from tests.cache.pulling import *; from pathlib import Path; import sys;"
-        f"pull(S3Settings(endpoint={proxy.endpoint!r}, bucket='models', access_key={ACCESS_KEY!r},"
-        f"secret_key={SECRET_KEY!r}), Path(sys.argv[1]))"
+        f"pull(S3Settings(endpoint={proxy.endpoint!r}, bucket='models', keys={KEYS!r}),"
+        "Path(sys.argv[1]))"
     )
     folder = server.folder.parent / "models-of-the-killed"
     with subprocess.Popen([sys.executable, "-c", program, str(folder)]) as agent:
