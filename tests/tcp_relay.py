@@ -12,7 +12,7 @@ class TcpRelay:
 
     `cut_after`: a connection is closed after this many bytes of answers; None: never. `on_bytes`
     is called with the bytes that one connection has passed to the client, as they pass. `passed`:
-    those of all.
+    those of all. `accepted`: how many connections were made.
     """
 
     def __init__(self, target_port: int) -> None:
@@ -22,6 +22,7 @@ class TcpRelay:
         self.cut_after: int | None = None
         self.on_bytes: Callable[[int], None] = lambda _passed: None
         self.passed = 0
+        self.accepted = 0
         self._lock = threading.Lock()
         self._open: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
@@ -55,6 +56,7 @@ class TcpRelay:
                 server = socket.create_connection(("127.0.0.1", self._target_port))
             except OSError:
                 return
+            self.accepted += 1
             self._open += [client, server]
             self._start(partial(self._pump, client, server, answers=False))
             self._start(partial(self._pump, server, client, answers=True))

@@ -45,7 +45,7 @@ def test_silence_is_found_wherever_it_begins(server: S3Server, at: int) -> None:
     put(server)
     with fault_proxy(server.port) as proxy:
         settings = server.settings(endpoint=proxy.endpoint)
-        with s3_store(replace(settings, read_timeout_seconds=0.3)) as store:
+        with s3_store(replace(settings, read_timeout_seconds=0.15)) as store:
             proxy.plan = lambda get: Fault(at=at, stall=True) if get.offset == 0 else None
             if at == 0:
                 with pytest.raises(Transient, match="no byte came for too long"):
