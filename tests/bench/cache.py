@@ -21,6 +21,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from reconciler.hub.s3_connection import MAX_CONNECTIONS
 from tests.bench.cache_pull import Order, finish
 from tests.bench.cache_stores import (
     BUCKET,
@@ -34,7 +35,8 @@ from tests.bench.cache_stores import (
 from tests.s3_server import ACCESS_KEY, SECRET_KEY, rclone
 
 _GIB = 1 << 30
-_CAP_BYTES = 100_000_000
+_CAPS_BYTES = (100_000_000, 25_000_000)
+"""The lower one leaves room on the machine for all connections at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +61,7 @@ def main() -> None:
         root = Path(folder)
         digests = make_files(root, size_bytes)
         results = {}
+        caps = {_capped(cap): cap for cap in _CAPS_BYTES}
         for name, serve in _origins(root).items():
             if options.only not in (None, name):
                 continue
@@ -71,16 +74,17 @@ def main() -> None:
             results[name] = {
                 contender: [asdict(run) for run in all_] for contender, all_ in runs.items()
             }
-            print(table(name, runs, size_bytes))
+            print(table(name, runs, size_bytes, caps.get(name)))
     if options.json:
         options.json.write_text(json.dumps({"bytes": size_bytes, "results": results}, indent=1))
 
 
-def table(name: str, runs: dict[str, list[Run]], size_bytes: int) -> str:
-    """Medians of the rounds; the lag is the worst of them."""
+def table(name: str, runs: dict[str, list[Run]], size_bytes: int, cap: int | None) -> str:
+    """Medians of the rounds; the lag is the worst of them. `cap`: bytes a second, a connection."""
+    of_cap = f" ÷ {MAX_CONNECTIONS} × {cap / 1e6:.0f} MB/s" if cap is not None else ""
     lines = [
         "",
-        f"| from {name} | GB/s | CPU s a GiB | peak MB | loop lag ms (beside) |",
+        f"| from {name} | GB/s{of_cap} | CPU s a GiB | peak MB | loop lag ms (beside) |",
         "|---|---|---|---|---|",
     ]
     for contender, all_ in runs.items():
@@ -90,9 +94,9 @@ def table(name: str, runs: dict[str, list[Run]], size_bytes: int) -> str:
         lags = [run.lag_seconds for run in all_ if run.lag_seconds is not None]
         beside = [run.lag_beside_seconds for run in all_ if run.lag_beside_seconds is not None]
         lag = f"{max(lags) * 1e3:.1f} ({max(beside) * 1e3:.1f})" if lags and beside else ""
-        lines.append(
-            f"| {contender} | {size_bytes / seconds / 1e9:.2f} | {cpu:.2f} | {peak:.0f} | {lag} |"
-        )
+        rate = size_bytes / seconds
+        share = f" ({rate / cap / MAX_CONNECTIONS:.2f})" if cap is not None else ""
+        lines.append(f"| {contender} | {rate / 1e9:.2f}{share} | {cpu:.2f} | {peak:.0f} | {lag} |")
     return "\n".join(lines)
 
 
@@ -109,9 +113,13 @@ def _options() -> argparse.Namespace:
 def _origins(root: Path) -> dict[str, AbstractContextManager[Origin]]:
     return {
         "nginx": nginx_origin(root),
-        "nginx, 100 MB/s a connection": nginx_origin(root, limit=str(_CAP_BYTES)),
+        **{_capped(cap): nginx_origin(root, limit=str(cap)) for cap in _CAPS_BYTES},
         "rclone serve s3": rclone_origin(root),
     }
+
+
+def _capped(cap: int) -> str:
+    return f"nginx, {cap / 1e6:.0f} MB/s a connection"
 
 
 def _measure(
