@@ -20,6 +20,7 @@ MAX_CONNECTIONS = 16
 _RETRIES = Retry(
     total=3,
     connect=1,  # a host that swallows packets costs two timeouts, not four
+    other=0,  # TLS: a certificate stays as it is
     backoff_factor=0.2,
     status_forcelist=[500, 502, 503, 504],
     raise_on_status=False,  # the last answer says more than "too many 503"

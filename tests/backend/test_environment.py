@@ -28,6 +28,9 @@ def test_takes_over_a_short_list_of_the_agents_own_variables() -> None:
         "PYTHONPATH": "/tmp",
         "HF_TOKEN": "hf_secret",
         "MINIO_SECRET_KEY": "secret",
+        "MINIO_SECRET_KEY_FILE": "/run/secrets/key",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_SHARED_CREDENTIALS_FILE": "/run/secrets/aws",
         "XGEN_NONCE": "of another spawn",
         "HTTPS_PROXY": "http://proxy:3128",
     }

@@ -26,7 +26,9 @@ def environment(**more: str) -> dict[str, str]:
     kept = {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith(("XGEN_", "MINIO_", "XDG_", "COMP_", "NODE_NAME", "NO_COLOR"))
+        if not name.startswith(
+            ("XGEN_", "MINIO_", "AWS_", "XDG_", "COMP_", "NODE_NAME", "NO_COLOR")
+        )
     }
     return {**kept, "TERM": "xterm-256color", "XDG_STATE_HOME": "/nonexistent/state", **more}
 

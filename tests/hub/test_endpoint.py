@@ -20,7 +20,13 @@ from reconciler.hub.proxies import Proxies
         ("s3.example.com:443", "https://s3.example.com:443", 443),
         ("10.0.0.7:9000", "http://10.0.0.7:9000", 9000),
         ("http://[::1]:9000", "http://[::1]:9000", 9000),
+        ("[fd00::7]", "https://[fd00::7]", 443),
+        ("[::1]:9000/", "http://[::1]:9000", 9000),
         (" minio:9000\n", "http://minio:9000", 9000),
+        ("minio:9000/", "http://minio:9000", 9000),
+        ("minio:", "https://minio", 443),
+        ("HTTP://minio:9000", "http://minio:9000", 9000),
+        ("HTTPS://S3.example.com/", "https://S3.example.com", 443),
     ],
 )
 def test_understands_endpoints_with_and_without_scheme_and_port(
@@ -42,6 +48,10 @@ def test_understands_endpoints_with_and_without_scheme_and_port(
         ("ftp://minio:9000", "the scheme must be http or https"),
         ("http://minio:port", "[Pp]ort"),
         ("http://:9000", "it names no host"),
+        ("http://mi nio:9000", "it names no host"),
+        ("fd00::7:9000", "an IPv6 address stands in brackets"),
+        ("minio:99999", "out of range"),
+        ("http:/minio", "it must end after the host and port"),
     ],
 )
 def test_refuses_what_is_no_endpoint(written: str, cause: str) -> None:
@@ -50,9 +60,19 @@ def test_refuses_what_is_no_endpoint(written: str, cause: str) -> None:
         parse_endpoint(written)
 
 
-def test_never_shows_a_password_in_an_endpoint() -> None:
-    with pytest.raises(Rejected) as refused:
-        parse_endpoint("http://admin:hunter2@minio:9000")
+@pytest.mark.parametrize(
+    "written",
+    [
+        "http://admin:hunter2@minio:9000",
+        "admin:hunter2@minio",
+        "http://admin:hunter2@minio:port",
+        "http://admin:hunter2#x@minio",
+        "ftp://admin:hunter2@minio",
+    ],
+)
+def test_never_shows_a_password_in_an_endpoint(written: str) -> None:
+    with pytest.raises(Rejected, match="in AWS_ENDPOINT_URL: it must not hold") as refused:
+        parse_endpoint(written, "AWS_ENDPOINT_URL")
 
     assert "hunter2" not in str(refused.value)
     assert "admin" not in str(refused.value)

@@ -4,14 +4,10 @@ import dataclasses
 import hashlib
 import http.server
 import os
-import shutil
 import socket
-import ssl
-import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -318,26 +314,3 @@ def test_whatever_a_store_answers_it_may_answer_otherwise_tomorrow(
 
     if status == 503:
         assert raised.value.retry_after_seconds == 7
-
-
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl to make a certificate")
-def test_an_untrusted_certificate_says_what_to_set(tmp_path: Path) -> None:
-    certificate = tmp_path / "localhost.pem"
-    make = "openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=localhost"
-    name = "-addext subjectAltName=DNS:localhost"
-    files = ["-keyout", str(certificate), "-out", str(tmp_path / "certificate")]
-    subprocess.run([*make.split(), *name.split(), *files], check=True, capture_output=True)
-    with certificate.open("a") as file:
-        file.write((tmp_path / "certificate").read_text())
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate)
-    empty = b"<ListBucketResult><Name>models</Name><MaxKeys>1000</MaxKeys></ListBucketResult>"
-    with answering(_AnswerServer(200, empty)) as server:
-        server.socket = context.wrap_socket(server.socket, server_side=True)
-        endpoint = f"https://localhost:{server.server_address[1]}"
-        settings = S3Settings(endpoint=endpoint, bucket="models")
-        with s3_store(settings) as store, pytest.raises(Transient, match="set SSL_CERT_FILE"):
-            store.objects("gguf/any_x")
-        trusting = dataclasses.replace(settings, ca_file=str(certificate))
-        with s3_store(trusting) as store:
-            assert store.objects("gguf/any_x") == ()

@@ -9,6 +9,7 @@ from reconciler.cache.choose import choose, wish_of
 from reconciler.cache.digests import pinned_digest
 from reconciler.cli.checks.finding import Finding, fail, ok, size, skip
 from reconciler.errors import XgenError
+from reconciler.hub.credentials import find_keys
 from reconciler.hub.directory import DirectoryStore
 from reconciler.hub.s3_apart import S3StoreApart
 from reconciler.node.hub import make_store
@@ -27,15 +28,23 @@ def hub_findings(hub: HubSettings, desired: Desired | None) -> Iterator[Finding]
         if store is None:
             yield skip("hub", "none is given: only cached models can start", "give --hub")
         else:
+            if hub.location and hub.location.startswith("s3://"):
+                yield ok("hub keys", _keys(hub))
             prefixes = store.prefixes()
             yield ok("hub", f"{store.location} answers, and holds {len(prefixes)} prefixes")
     except XgenError as exc:
         store = None
-        yield fail("hub", str(exc), "correct --hub, MINIO_ENDPOINT and the keys, or the network")
+        yield fail("hub", str(exc), "correct --hub, its endpoint or its keys, or the network")
     for model in models:
         finding = _files(model, store, prefixes)
         if finding is not None:
             yield finding
+
+
+def _keys(hub: HubSettings) -> str:
+    """Where they stand, never what they are."""
+    keys = find_keys(hub.variables)
+    return keys.names.together if keys else "none are set: requests are anonymous"
 
 
 def _files(model: DesiredModel, store: _Store | None, prefixes: tuple[str, ...]) -> Finding | None:
