@@ -3,7 +3,7 @@
     in the hub?  >  list  >  choose  >  room?  >  download  >  push  >  remove the folder
 
 Nothing is asked of Hugging Face for what the hub has. A try that failed or was killed leaves its
-folder, and the next one goes on with the files in it that are whole.
+folder, and the next one goes on with the bytes in it.
 """
 
 import shutil
@@ -120,7 +120,6 @@ def _import(
             return _from_catalog(order, current, size)
         _check_room(wanted, files)
         _check_writable(hub, order)
-        steps.downloading(0, size)
         child.run(files, lambda done: steps.downloading(done, size))
     outcome = push(hub, _push_order(order, wanted, listing), _PushProgress(order, steps))
     return Imported(
@@ -191,14 +190,9 @@ def _is_same(current: Catalog, listing: Listing, files: Mapping[str, RemoteFile]
 
 
 def _check_room(wanted: Wanted, files: Mapping[str, RemoteFile]) -> None:
-    """For what is not here yet. A file that is half done is begun anew, its room is given back."""
-    needed = sum(
-        file.size_bytes
-        for path, file in files.items()
-        if _size_of(wanted.files / path) != file.size_bytes
-    )
-    half_done = sum(_size_of(path) for path in wanted.files.rglob("*.incomplete"))
-    free = shutil.disk_usage(wanted.folder).free + half_done
+    """For what is not here yet."""
+    needed = wanted.missing_bytes(files)
+    free = shutil.disk_usage(wanted.folder).free
     if needed > free:
         raise Transient(
             f"cannot import {wanted.repository}: {_human(needed)} are needed and {_human(free)} "
@@ -215,13 +209,6 @@ def _check_writable(hub: WritableHub, order: ImportOrder) -> None:
         raise Transient(
             f"cannot import {order.repository}: the hub must take it, and cannot: {exc}"
         ) from exc
-
-
-def _size_of(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
 
 
 def _push_order(order: ImportOrder, wanted: Wanted, listing: Listing) -> Order:

@@ -2,11 +2,12 @@
 
     python -P -m reconciler.hub.huggingface_child FD
 
-FD is its end of a `Channel`. It is told {"repository", "revision", "folder"}, and after the listing
-{"download": {PATH: {"size", "sha256", "git_sha1"}}}, as it was listed. It tells:
+FD is its end of a `Channel`. It is told {"repository", "revision", "folder", "partial"}, and after
+the listing {"download": {PATH: {"size", "sha256", "git_sha1", "xet"}}}, as it was listed. It tells:
 
     {"listing": {"commit", "licence", "files": {PATH: {…}}}}
-    {"bytes": N}                     so many bytes are there; N may fall back after a bad file
+    {"bytes": N}                     so many are there; at first, those of earlier tries. N may fall
+                                     back after a bad file
     {"done": true}
     {"failed": KIND, "cause": TEXT, "retry_after": SECONDS or null}    and the end
 
@@ -23,11 +24,14 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from reconciler.hub.channel import Channel
+from reconciler.hub.huggingface_file import Listed, Remote, complete, partial_name
 
 _PR_SET_PDEATHSIG = 1
 _FILES_AT_ONCE = 4
@@ -64,7 +68,11 @@ class _Told:
             done = sum(self._there.values())
         self._parent.send({"bytes": done})
 
-    def all_there(self) -> None:
+    def preset(self, path: str, count: int) -> None:
+        self._there[path] = count
+
+    def now(self) -> None:
+        """Before the first download, and after the last."""
         self._parent.send({"bytes": sum(self._there.values())})
 
 
@@ -107,6 +115,7 @@ def _list(repository: str, revision: str | None) -> _Json:
             "size": entry.size,
             "sha256": entry.lfs.sha256 if entry.lfs else None,
             "git_sha1": None if entry.lfs else entry.blob_id,
+            "xet": entry.xet_hash,
         }
         for entry in entries
         if isinstance(entry, RepoFile)
@@ -120,60 +129,77 @@ def _list(repository: str, revision: str | None) -> _Json:
 
 
 def _download(order: _Json, commit: str, wanted: _Json, told: _Told) -> None:
-    folder = Path(order["folder"])
-    _clear_away(folder, wanted)
+    files, partial = Path(order["folder"]), Path(order["partial"])
+    partial.mkdir(exist_ok=True)
+    _clear_away(files, wanted.keys())
+    _clear_away(partial, {partial_name(path, listed) for path, listed in wanted.items()})
+    fetches = [
+        _Fetch(
+            remote=Remote(repository=order["repository"], commit=commit, path=path, listed=listed),
+            file=files / path,
+            partial=partial / partial_name(path, listed),
+            told=told,
+        )
+        for path, listed in wanted.items()
+    ]
+    for fetch in fetches:
+        told.preset(fetch.remote.path, fetch.left())
+    told.now()
     with ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
-        futures = [
-            pool.submit(_fetch, order["repository"], commit, folder, path, listed, told)
-            for path, listed in wanted.items()
-        ]
+        futures = [pool.submit(fetch.run) for fetch in fetches]
         try:
             for future in as_completed(futures):
                 future.result()
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-    told.all_there()
+    told.now()
 
 
-def _clear_away(folder: Path, wanted: _Json) -> None:
-    """What a killed try left half done (it is never gone on with), and files of other commits."""
+def _clear_away(folder: Path, wanted: Collection[str]) -> None:
+    """What other commits and other choices have left."""
     for path in sorted(folder.rglob("*"), reverse=True):
-        name = path.relative_to(folder).as_posix()
-        is_client_s = name.partition("/")[0] == ".cache"
         if path.is_dir():
-            if not is_client_s:
-                with contextlib.suppress(OSError):  # not empty
-                    path.rmdir()
-        elif path.name.endswith(".incomplete") or not (is_client_s or name in wanted):
+            with contextlib.suppress(OSError):  # not empty
+                path.rmdir()
+        elif path.relative_to(folder).as_posix() not in wanted:
             path.unlink()
 
 
-def _fetch(
-    repository: str, commit: str, folder: Path, path: str, listed: _Json, told: _Told
-) -> None:
-    """Twice at the most: a file that is bad is fetched anew."""
-    from huggingface_hub import hf_hub_download
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Fetch:
+    """A file, and what there may be of it. It grows in `partial`."""
 
-    problem: str | None = None
-    for _ in range(2):
-        hf_hub_download(
-            repository,
-            path,
-            revision=commit,
-            local_dir=folder,
-            tqdm_class=_bar(path, listed["size"], told),
-        )
-        problem = _problem(folder / path, path, listed, told)
-        if problem is None:
-            told.has(path, listed["size"])
-            return
-        (folder / path).unlink()
-        told.has(path, 0)
-    raise _Failed("damaged", f"{path}: {problem}")
+    remote: Remote
+    file: Path
+    partial: Path
+    told: _Told
+
+    def left(self) -> int:
+        """What an earlier try has left."""
+        there = next((path for path in (self.file, self.partial) if path.exists()), None)
+        return 0 if there is None else min(there.stat().st_size, self.remote.listed["size"])
+
+    def run(self) -> None:
+        """Twice at the most: a file that is bad is fetched anew."""
+        problem: str | None = None
+        for _ in range(2):
+            if not self.file.exists():
+                complete(self.partial, self.remote, self._has)
+                self.file.parent.mkdir(parents=True, exist_ok=True)
+                self.partial.replace(self.file)
+            problem = _problem(self.file, self.remote.listed, self._has)
+            if problem is None:
+                return
+            self.file.unlink()
+            self._has(0)
+        raise _Failed("damaged", f"{self.remote.path}: {problem}")
+
+    def _has(self, count: int) -> None:
+        self.told.has(self.remote.path, min(count, self.remote.listed["size"]))
 
 
-def _problem(file: Path, path: str, listed: _Json, told: _Told) -> str | None:
+def _problem(file: Path, listed: Listed, has: Callable[[int], None]) -> str | None:
     """How a file differs from what was listed."""
     size = file.stat().st_size
     if size != listed["size"]:
@@ -187,38 +213,8 @@ def _problem(file: Path, path: str, listed: _Json, told: _Told) -> str | None:
     with file.open("rb") as source:
         while block := source.read(_BLOCK_BYTES):
             found.update(block)
-            told.has(path, size)
+            has(size)
     return None if found.hexdigest() == meant else "its digest is not the one that is listed"
-
-
-def _bar(path: str, size: int, told: _Told) -> type:
-    """A progress bar of one file, in the shape that the client asks for; it draws nothing."""
-
-    class Bar:
-        def __init__(self, *, total: int | None = None, initial: int = 0, **_: object) -> None:
-            self.total = total
-            self.n = initial
-
-        def __enter__(self) -> "Bar":
-            return self
-
-        def __exit__(self, *_: object) -> None:
-            return
-
-        def update(self, count: float | None = 1) -> None:
-            self.n += int(count or 0)
-            told.has(path, max(0, min(self.n, size)))
-
-        def update_transfer(self, *_: object) -> None:
-            """That this exists makes the client count what is written, in one bar."""
-
-        def __getattr__(self, name: str) -> Any:
-            """Whatever else is there to draw."""
-            if name.startswith("__"):
-                raise AttributeError(name)
-            return lambda *_, **__: None
-
-    return Bar
 
 
 def _failure(error: Exception) -> _Json:

@@ -15,11 +15,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from reconciler.errors import Transient
 from reconciler.hub.channel import Channel, Message
 from reconciler.hub.huggingface_failures import failure
+from reconciler.hub.huggingface_file import Listed, partial_name
 from reconciler.plan.repository import Repository
 
 STALL_SECONDS = 600.0
@@ -33,7 +34,7 @@ class RemoteFile:
     """`listed`: what the child needs to get and to judge it."""
 
     size_bytes: int
-    listed: Mapping[str, Any] = field(repr=False)
+    listed: Listed = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,16 +63,37 @@ class Wanted:
         return self.folder / "files"
 
     @property
+    def partial(self) -> Path:
+        """What is half done, by `partial_name`."""
+        return self.folder / "partial"
+
+    @property
     def log(self) -> Path:
         return self.folder / "huggingface.log"
 
     @property
     def has_nothing(self) -> bool:
-        """Whether there is no file to go on with, and no line that says more of a failure."""
-        if self.log.exists() and self.log.stat().st_size:
-            return False
-        below = (path.relative_to(self.files) for path in self.files.rglob("*") if path.is_file())
-        return all(path.parts[0].startswith(".") for path in below)
+        """Whether there is no byte to go on with, and no line that says more of a failure."""
+        below = (path for folder in (self.files, self.partial) for path in folder.rglob("*"))
+        return not any(_size_of(path) for path in (self.log, *below) if path.is_file())
+
+    def missing_bytes(self, files: Mapping[str, RemoteFile]) -> int:
+        """What the disk must still take."""
+        return sum(file.size_bytes - self._there(path, file) for path, file in files.items())
+
+    def _there(self, path: str, file: RemoteFile) -> int:
+        """Of a file. One that is whole and has another size is fetched anew: its room is free."""
+        there = _size_of(self.files / path) or _size_of(
+            self.partial / partial_name(path, file.listed)
+        )
+        return min(there, file.size_bytes)
+
+
+def _size_of(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 @contextmanager
@@ -121,6 +143,7 @@ class Download:
                 "repository": repository.name,
                 "revision": repository.revision,
                 "folder": str(self._wanted.files),
+                "partial": str(self._wanted.partial),
             }
         )
         told = self._next()["listing"]

@@ -1,6 +1,7 @@
 """Imports that are killed, cut off, lied to, cancelled: nothing half or wrong gets into the hub."""
 
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -33,6 +34,10 @@ from tests.hub.importing import (
 from tests.hub.test_push import folder_of, pushed
 from tests.waiting import wait_until
 
+MIB = 1024 * 1024
+LARGE_PATH = "model.safetensors"
+LARGE = random.Random(3).randbytes(3 * MIB + 5)
+
 __all__ = ["folder_hub", "hub", "importer", "servers", "upstream"]
 
 
@@ -63,16 +68,24 @@ def test_other_bytes_than_the_listed_ones_are_never_pushed(importer: Importer, p
     assert importer.hub.plain("huggingface/org_m")[path] == good
 
 
-def test_what_was_complete_is_not_fetched_again_after_a_kill(importer: Importer) -> None:
-    """gpustack#2582: no resume. huggingface_hub#1498: a resume appends to a wrong file."""
+def cut_midway(importer: Importer, *, at: int = 2 * MIB) -> Path:
+    """Kill the child while the large file is half done; gives the partial file."""
     upstream = importer.upstream
+    upstream.repos["org/m"] = Repo(files=MODEL | {"model.safetensors": LARGE})
     upstream.gate.clear()
-    small = [path for path in (*CHOSEN, "README.md") if path != "model.safetensors"]
+    upstream.held_at = at
+    folder = importer.folder / "an-import"
+
+    def half_done() -> list[Path]:
+        return [path for path in folder.rglob("*.partial") if path.stat().st_size >= MIB]
+
+    def is_time() -> bool:
+        small = all((folder / "files" / path).exists() for path in CHOSEN if path != LARGE_PATH)
+        return small and bool(half_done())
 
     def kill() -> None:
         assert upstream.held.wait(30)
-        files = importer.folder / "an-import" / "files"
-        wait_until(lambda: all((files / path).exists() for path in small), what="small files")
+        wait_until(is_time, what="small files, and half of a large one")
         for pid in upstream.children():
             os.kill(pid, signal.SIGKILL)
 
@@ -81,18 +94,88 @@ def test_what_was_complete_is_not_fetched_again_after_a_kill(importer: Importer)
         pytest.raises(Transient, match=r"the download ended early: SIGKILL; .*huggingface.log"),
     ):
         importer("org/m")
-    half_done = list(importer.folder.rglob("*.incomplete"))
-    assert half_done
-    assert "config.json" in upstream.files_asked()
     upstream.gate.set()
     upstream.requests.clear()
+    (partial,) = half_done()
+    return partial
+
+
+def test_a_file_that_was_cut_in_the_middle_is_gone_on_with(importer: Importer) -> None:
+    """gpustack#2582: no resume after a cut. gpustack#312: a retry counts bytes twice, 130 %."""
+    there = cut_midway(importer).stat().st_size
+    steps = Steps()
+
+    imported = importer("org/m", steps)
+
+    upstream = importer.upstream
+    assert upstream.files_asked() == ["model.safetensors"]  # what was whole is not fetched again
+    assert upstream.ranges_asked(LARGE_PATH) == [f"bytes={there}-"]
+    files = importer.hub.plain("huggingface/org_m")
+    assert {path: files[path] for path in CHOSEN} == CHOSEN | {LARGE_PATH: LARGE}
+    small = sum(len(MODEL[path]) for path in (*CHOSEN, "README.md") if path != LARGE_PATH)
+    assert steps.downloads[0] == (there + small, imported.size_bytes)
+    assert steps.downloads[-1] == (imported.size_bytes, imported.size_bytes)
+    assert [done for done, _ in steps.downloads] == sorted(done for done, _ in steps.downloads)
+    assert importer.left == []
+
+
+def test_half_a_file_of_another_commit_is_not_gone_on_with(importer: Importer) -> None:
+    """huggingface_hub#1498: a resume appends to a wrong file."""
+    partial = cut_midway(importer)
+    other = bytes(reversed(LARGE))
+    files = MODEL | {"model.safetensors": other}
+    importer.upstream.repos["org/m"] = Repo(files=files, commit="b" * 40)
 
     importer("org/m")
 
-    assert upstream.files_asked() == ["model.safetensors"]
-    files = importer.hub.plain("huggingface/org_m")
-    assert {path: files[path] for path in CHOSEN} == CHOSEN
-    assert importer.left == []
+    assert importer.upstream.ranges_asked(LARGE_PATH) == [None]
+    assert importer.hub.plain("huggingface/org_m")[LARGE_PATH] == other
+    assert not partial.exists()
+
+
+def test_half_a_file_that_a_power_cut_damaged_is_fetched_anew(importer: Importer) -> None:
+    """ollama#17520: a block of zeros passes as a model."""
+    partial = cut_midway(importer)
+    there = partial.stat().st_size
+    partial.write_bytes(bytes(there))
+
+    importer("org/m")
+
+    assert importer.upstream.ranges_asked(LARGE_PATH) == [f"bytes={there}-", None]
+    assert importer.hub.plain("huggingface/org_m")[LARGE_PATH] == LARGE
+
+
+def test_xet_goes_on_with_a_file_too(importer: Importer, tmp_path: Path) -> None:
+    """Its own client begins anew with each download."""
+    there = cut_midway(importer).stat().st_size
+    store, second = f"local://{tmp_path / 'xet'}", LARGE[::-1]
+    hashes = {LARGE_PATH: in_xet(store, LARGE), "b.safetensors": in_xet(store, second)}
+    files = MODEL | {LARGE_PATH: LARGE, "b.safetensors": second}
+    importer.upstream.repos["org/m"] = Repo(files=files, xet=hashes, xet_store=store)
+    importer.environment = {"HF_HUB_DISABLE_XET": "0"}
+    steps = Steps()
+
+    importer("org/m", steps)
+
+    assert importer.upstream.files_asked(".safetensors") == []
+    assert steps.downloads[0][0] > there
+    stored = importer.hub.plain("huggingface/org_m")
+    assert {path: stored[path] for path in hashes} == {LARGE_PATH: LARGE, "b.safetensors": second}
+
+
+def in_xet(store: str, content: bytes) -> str:
+    """Put it into a store of Xet, by its real client; gives the hash. A process: it has threads."""
+    program = """
+import sys, hf_xet
+commit = hf_xet.XetSession().new_upload_commit(endpoint=sys.argv[1])
+upload = commit.start_upload_bytes(sys.stdin.buffer.read())
+commit.wait_to_finish()
+print(upload.try_result().xet_info.hash)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, store], input=content, capture_output=True, check=True
+    )
+    return done.stdout.decode().strip()
 
 
 @pytest.mark.parametrize("ranges", [True, False])
@@ -100,14 +183,19 @@ def test_a_connection_that_is_cut_is_gone_on_with_and_counted_once(
     importer: Importer, ranges: bool
 ) -> None:
     """gpustack#312: a retry counts bytes twice, 130 %."""
-    importer.upstream.cuts = [len(WEIGHTS) // 2]
-    importer.upstream.ranges = ranges
+    upstream = importer.upstream
+    upstream.repos["org/m"] = Repo(files=MODEL | {LARGE_PATH: LARGE})
+    upstream.cuts = [2 * MIB]
+    upstream.ranges = ranges
     steps = Steps()
 
     imported = importer("org/m", steps)
 
-    assert importer.upstream.cuts == []
-    assert importer.hub.plain("huggingface/org_m")["model.safetensors"] == WEIGHTS
+    assert upstream.cuts == []
+    first, second = upstream.ranges_asked(LARGE_PATH)
+    assert first is None
+    assert second in (f"bytes={MIB}-", f"bytes={2 * MIB}-")
+    assert importer.hub.plain("huggingface/org_m")[LARGE_PATH] == LARGE
     assert max(done for done, _ in steps.downloads) == imported.size_bytes
 
 
