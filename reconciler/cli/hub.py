@@ -10,7 +10,7 @@ from reconciler.cli.import_ import import_
 
 hub = typer.Typer(
     help="What the hub holds. The hub is --hub or XGEN_HUB: s3://BUCKET (with MINIO_ENDPOINT, "
-    "MINIO_ACCESS_KEY, MINIO_SECRET_KEY, MINIO_REGION) or a directory.",
+    "MINIO_ACCESS_KEY, MINIO_SECRET_KEY, or the AWS_* ones) or a directory.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )

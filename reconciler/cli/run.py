@@ -36,7 +36,7 @@ def run(
         typer.Option(
             envvar="XGEN_HUB",
             help="Where model files come from: s3://BUCKET (with MINIO_ENDPOINT, MINIO_ACCESS_KEY, "
-            "MINIO_SECRET_KEY, MINIO_REGION) or a directory.",
+            "MINIO_SECRET_KEY, or the AWS_* ones) or a directory.",
         ),
     ] = None,
     hub_rate_limit: Annotated[
