@@ -11,7 +11,7 @@ BENCH  := $(VENV)/.installed-bench
 # Tests side by side. More than two on two cores is not faster, and makes every deadline shorter.
 WORKERS ?= 2
 
-.PHONY: demo run test test-engines soak check bench schema clean help
+.PHONY: demo run test test-engines soak check bench compiler schema clean help
 .DELETE_ON_ERROR:
 
 demo: $(DEMO)  ## one node, a real small model; DEMO_ARGS=--once ends after the answers
@@ -20,7 +20,7 @@ demo: $(DEMO)  ## one node, a real small model; DEMO_ARGS=--once ends after the 
 run: $(DEMO)  ## the agent: make run RUN_ARGS="--manifest manifests --hub ./hub"
 	$(BIN)/xgen-model run $(RUN_ARGS)
 
-test: $(DEV) $(JS)  ## every test that needs no engine: real processes, a real S3 server, real clients
+test: $(DEV) $(JS) compiler  ## every test that needs no engine: real processes, a real S3 server, real clients
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not engine" $(TEST_ARGS)
 
 test-engines: $(DEV) $(AIPERF)  ## a real llama.cpp with a real model: the SDKs and aiperf ask it
@@ -43,6 +43,14 @@ bench: $(DEV) $(BENCH)  ## proxy and loop against nginx and vllm-router; writes 
 	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq nginx >/dev/null; \
 	else echo "nginx is missing, so it is not measured. Run: sudo apt-get install nginx"; fi
 	$(BIN)/python -m tests.bench $(or $(BENCH_ARGS),--page docs/performance.md)
+
+# For the libraries that stand for the GPU drivers' in the tests.
+compiler:
+	@if echo '#include <stdio.h>' | gcc -E - >/dev/null 2>&1; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "installing gcc libc6-dev"; \
+	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq gcc libc6-dev >/dev/null; \
+	else echo "gcc is missing. Run: sudo apt-get install gcc libc6-dev"; exit 1; fi
 
 schema: $(DEV)  ## write schema/manifest.schema.json anew
 	$(BIN)/xgen-model schema > schema/manifest.schema.json

@@ -21,7 +21,7 @@ MIG = [
 THREE = [amd(bus, order=order) for bus, order in ((1, 2), (2, 0), (3, 1))]
 
 
-def left(devices: list[Gpu], by: Step = Step.NVML, **masks: str) -> list[str]:
+def left(devices: list[Gpu], masks: dict[str, str], by: Step = Step.NVML) -> list[str]:
     found = inventory(answers(*devices, by=by), masks)
     return [device.identity.removeprefix("GPU-") for device in found.usable]
 
@@ -42,7 +42,7 @@ def left(devices: list[Gpu], by: Step = Step.NVML, **masks: str) -> list[str]:
 def test_cuda_counts_in_pci_order_and_ends_at_what_is_not_there(
     mask: str, expected: list[str]
 ) -> None:
-    assert left(FOUR, CUDA_VISIBLE_DEVICES=mask) == expected
+    assert left(FOUR, {"CUDA_VISIBLE_DEVICES": mask}) == expected
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_cuda_counts_in_pci_order_and_ends_at_what_is_not_there(
 def test_cuda_means_a_mig_instance_by_its_uuid_or_the_first_of_a_gpu(
     mask: str, expected: list[str]
 ) -> None:
-    assert left(MIG, CUDA_VISIBLE_DEVICES=mask) == expected
+    assert left(MIG, {"CUDA_VISIBLE_DEVICES": mask}) == expected
 
 
 @pytest.mark.parametrize(
@@ -71,13 +71,13 @@ def test_cuda_means_a_mig_instance_by_its_uuid_or_the_first_of_a_gpu(
 )
 def test_what_the_container_runtime_did_is_not_done_again(mask: str, expected: list[str]) -> None:
     """Four numbers and four GPUs: it did. Two numbers and four GPUs: it did not; NVML's count."""
-    assert left(FOUR, NVIDIA_VISIBLE_DEVICES=mask) == expected
+    assert left(FOUR, {"NVIDIA_VISIBLE_DEVICES": mask}) == expected
 
 
 def test_cuda_counts_what_the_container_has() -> None:
     masks = {"NVIDIA_VISIBLE_DEVICES": "GPU-n2,GPU-n4", "CUDA_VISIBLE_DEVICES": "1"}
 
-    assert left(FOUR, **masks) == ["n4"]
+    assert left(FOUR, masks) == ["n4"]
 
 
 @pytest.mark.parametrize(
@@ -98,15 +98,15 @@ def test_cuda_counts_what_the_container_has() -> None:
 def test_hip_counts_in_its_own_order_what_rocr_leaves(
     masks: dict[str, str], expected: list[str]
 ) -> None:
-    assert left(THREE, **masks) == expected
+    assert left(THREE, masks) == expected
 
 
 def test_a_mask_of_cuda_does_not_hide_amd_where_nvidia_is_too() -> None:
-    assert left([*FOUR, amd(9)], CUDA_VISIBLE_DEVICES="0") == ["n1", "a9"]
+    assert left([*FOUR, amd(9)], {"CUDA_VISIBLE_DEVICES": "0"}) == ["n1", "a9"]
 
 
 def test_torch_has_applied_them() -> None:
-    assert left([nvidia(2)], by=Step.TORCH, CUDA_VISIBLE_DEVICES="1") == ["n2"]
+    assert left([nvidia(2)], {"CUDA_VISIBLE_DEVICES": "1"}, by=Step.TORCH) == ["n2"]
 
 
 def test_the_mask_that_hides_a_gpu_is_named() -> None:

@@ -1,0 +1,158 @@
+"""AMD's GPUs, as amdsmi tells of them: the Python module that comes with ROCm.
+
+It must be of the same release as ROCm's libraries, so ROCm's own goes before what pip installed.
+"""
+
+import contextlib
+import importlib
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from reconciler.observe.devices.device_files import closed
+from reconciler.observe.devices.told import Told
+from reconciler.plan.gpu_survey import Answer, Cause, Step
+from reconciler.plan.gpus import Gpu, GpuProcess, Memory, Vendor, gfx, pci_address, with_memory
+from reconciler.plan.ids import GpuUuid
+
+_NOT_SUPPORTED, _NO_PERMISSION, _DRIVER_NOT_LOADED = 2, 10, 34
+_CAUSES = {_NO_PERMISSION: Cause.NO_PERMISSION, _DRIVER_NOT_LOADED: Cause.NO_DRIVER}
+_NOT_TOLD = ("", "N/A", "GPU-XX")
+"""The last one is ROCr's for a GPU without a UUID."""
+
+
+def ask_amdsmi(environment: Mapping[str, str], root: Path) -> Answer:
+    """Every GPU that this process may see.
+
+    `environment`: for ROCM_HOME and ROCM_PATH. `root`: where /dev is.
+    """
+    try:
+        amdsmi = _module(environment)
+    except Exception as exc:  # noqa: BLE001  a missing library is a KeyError, another release anything
+        return _not_imported(exc)
+    try:
+        amdsmi.amdsmi_init()
+    except amdsmi.AmdSmiException as exc:
+        return _failed(exc)
+    try:
+        return _look(amdsmi, root)
+    except amdsmi.AmdSmiException as exc:
+        return _failed(exc)
+    finally:
+        with contextlib.suppress(amdsmi.AmdSmiException):
+            amdsmi.amdsmi_shut_down()
+
+
+def _module(environment: Mapping[str, str]) -> Any:
+    rocm = environment.get("ROCM_HOME") or environment.get("ROCM_PATH") or "/opt/rocm"
+    shipped = Path(rocm, "share", "amd_smi")
+    if (shipped / "amdsmi").is_dir():
+        sys.path.insert(0, os.fspath(shipped))
+    return importlib.import_module("amdsmi")
+
+
+def _not_imported(exc: Exception) -> Answer:
+    match exc:
+        case ModuleNotFoundError(name="amdsmi"):
+            cause, reason = Cause.ABSENT, "the Python module amdsmi, a part of ROCm, is not here"
+        case KeyError() | OSError():
+            cause, reason = Cause.ABSENT, "there is no libamd_smi.so that can be loaded"
+        case AttributeError():
+            cause = Cause.MISMATCH
+            reason = f"the module amdsmi and libamd_smi.so are of different releases: {exc}"
+        case _:
+            cause, reason = Cause.OTHER, f"cannot import amdsmi: {exc!r}"
+    return Answer(step=Step.AMDSMI, reason=reason, cause=cause)
+
+
+def _failed(exc: Any) -> Answer:
+    code = getattr(exc, "err_code", None)
+    return Answer(
+        step=Step.AMDSMI,
+        reason=_said(exc),
+        cause=Cause.OTHER if code is None else _CAUSES.get(code, Cause.OTHER),
+    )
+
+
+def _said(exc: Any) -> str:
+    """`AMDSMI_STATUS_NO_PERM - Permission Denied`."""
+    return str(getattr(exc, "err_info", None) or exc)
+
+
+def _look(amdsmi: Any, root: Path) -> Answer:
+    handles = amdsmi.amdsmi_get_processor_handles()
+    devices: list[Gpu] = []
+    notes: list[str] = []
+    for at, handle in enumerate(handles):
+        told = Told(f"amdsmi's GPU {at}", notes, amdsmi.AmdSmiException, _fault)
+        device = _device(amdsmi, handle, told)
+        if device is not None:
+            devices.append(device)
+    shut = closed(root, "kfd")
+    if devices and shut is not None:
+        notes.append(f"{shut}: amdsmi can do without it, ROCm cannot")
+    count = len(handles)
+    return Answer(
+        step=Step.AMDSMI,
+        reason=f"{count} GPU{'' if count == 1 else 's'}",
+        devices=tuple(devices),
+        cause=None if devices else Cause.NO_DEVICE,
+        notes=tuple(notes),
+    )
+
+
+def _fault(exc: Any) -> str | None:
+    return None if getattr(exc, "err_code", None) == _NOT_SUPPORTED else _said(exc)
+
+
+def _part(of: Any, key: str) -> Any:
+    value = of.get(key) if isinstance(of, dict) else None
+    return None if value in _NOT_TOLD else value
+
+
+def _device(amdsmi: Any, handle: Any, told: Told) -> Gpu | None:
+    """None where not even its address is told."""
+    address = told.value("PCI address", amdsmi.amdsmi_get_gpu_device_bdf, handle)
+    if address is None:
+        return None
+    asic = told.value("kind", amdsmi.amdsmi_get_gpu_asic_info, handle)
+    activity = told.value("utilisation", amdsmi.amdsmi_get_gpu_activity, handle)
+    enumeration = getattr(amdsmi, "amdsmi_get_gpu_enumeration_info", None)  # older ones lack it
+    numbers = told.value("HIP number", enumeration, handle) if enumeration is not None else None
+    uuid = _part(numbers, "hip_uuid")
+    version = _part(asic, "target_graphics_version")
+    device = Gpu(
+        vendor=Vendor.AMD,
+        uuid=GpuUuid(uuid) if uuid is not None else None,
+        pci=pci_address(address),
+        name=_part(asic, "market_name") or "AMD GPU",
+        architecture=gfx(version) if version is not None else None,
+        utilization=_part(activity, "gfx_activity"),
+        order=_part(numbers, "hip_id"),
+        processes=_processes(told.value("processes", amdsmi.amdsmi_get_gpu_process_list, handle)),
+        unusable=None if asic is not None else "it does not tell what it is",
+    )
+    kinds = amdsmi.AmdSmiMemoryType
+    own = _memory(amdsmi, handle, told, kinds.VRAM)
+    shared = _memory(amdsmi, handle, told, kinds.GTT) if device.integrated else None
+    return with_memory(device, own, shared)
+
+
+def _memory(amdsmi: Any, handle: Any, told: Told, kind: Any) -> Memory | None:
+    total = told.value("memory", amdsmi.amdsmi_get_gpu_memory_total, handle, kind)
+    if not isinstance(total, int):
+        return None
+    used = told.value("used memory", amdsmi.amdsmi_get_gpu_memory_usage, handle, kind)
+    return Memory(total_bytes=total, used_bytes=used if isinstance(used, int) else None)
+
+
+def _processes(told: list[dict[str, Any]] | None) -> tuple[GpuProcess, ...] | None:
+    """`mem` counts the machine's memory too; what it takes of the GPU's stands beside it."""
+    if told is None:
+        return None
+    return tuple(
+        GpuProcess(pid=process["pid"], memory_bytes=_part(process.get("memory_usage"), "vram_mem"))
+        for process in told
+    )
