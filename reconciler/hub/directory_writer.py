@@ -6,13 +6,14 @@ import secrets
 import stat
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from reconciler.errors import Transient
 from reconciler.hub.copying import copy_file
 from reconciler.hub.directory import DirectoryStore
+from reconciler.hub.file_lock import held
 from reconciler.hub.local_files import read_block
 from reconciler.hub.objects import checked_prefix
 from reconciler.hub.writable import Stored, Unfinished, Watch
@@ -21,6 +22,12 @@ _BLOCK_BYTES = 4 * 1024 * 1024
 _TRIES = 100
 _TEMPORARY = ".xgen-partial-"
 """Begins the names of what is being written. Hidden, so that no reader takes it for a file."""
+_LOCK = f".xgen/{_TEMPORARY}lock"
+"""A killed writer's is removed with what else it left half done."""
+
+
+class _Overtaken(Exception):
+    """What was seen is not there any more."""
 
 
 class DirectoryWriter:
@@ -58,9 +65,20 @@ class DirectoryWriter:
 
     def save(self, prefix: str, key: str, content: bytes) -> None:
         with self._writing(prefix, key) as target:
-            view = memoryview(content)
-            while view:
-                view = view[os.write(target, view) :]
+            _write_all(target, content)
+
+    def swap(self, prefix: str, key: str, content: bytes, seen: bytes | None) -> bool:
+        """Alone, and looked at again afterwards: not every file system shares its locks."""
+        with self._locked(prefix):
+            try:
+                with self._writing(prefix, key) as target:
+                    _write_all(target, content)
+                    os.fsync(target)
+                    if self._content(prefix, key) != seen:
+                        raise _Overtaken
+            except _Overtaken:
+                return False
+            return self._content(prefix, key) == content
 
     def upload(self, prefix: str, key: str, source: BinaryIO, size_bytes: int, watch: Watch) -> int:
         """Shared blocks where the file system has them. The CRC-32 is of what can be read back."""
@@ -121,6 +139,23 @@ class DirectoryWriter:
             self._check_inside(path)
             with open(path, "rb", buffering=0) as file:
                 yield file
+
+    def _content(self, prefix: str, key: str) -> bytes | None:
+        with self._explaining(f"cannot read {prefix}/{key} in {self.location}"):
+            with suppress(FileNotFoundError):
+                return Path(self._real_root(), prefix, key).read_bytes()
+            return None
+
+    @contextmanager
+    def _locked(self, prefix: str) -> Iterator[None]:
+        """One writer of the prefix at a time, as far as the file system shares its locks."""
+        with ExitStack() as stack:
+            with self._explaining(f"cannot write {prefix} to {self.location}"):
+                path = os.path.join(self._real_root(), checked_prefix(prefix), _LOCK)
+                self._check_inside(path)
+                _make_folder(os.path.dirname(path))
+                stack.enter_context(held(path))
+            yield
 
     @contextmanager
     def _writing(self, prefix: str, key: str) -> Iterator[int]:
@@ -206,6 +241,12 @@ def _copy(source: BinaryIO, target: int, size_bytes: int, watch: Watch) -> int:
         on_bytes=on_bytes,
         before_chunk=lambda _count: watch.check(),
     )
+
+
+def _write_all(fd: int, content: bytes) -> None:
+    view = memoryview(content)
+    while view:
+        view = view[os.write(fd, view) :]
 
 
 def _is_temporary(key: str) -> bool:

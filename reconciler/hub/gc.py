@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from reconciler.errors import Transient
 from reconciler.hub.catalog import OBJECTS, PUSHES, catalog_key
 from reconciler.hub.prefix_state import PrefixState, Pushed, read_state
+from reconciler.hub.turns import TURNS
 from reconciler.hub.writable import Stored, Unfinished, WritableHub
 
 
@@ -107,7 +108,8 @@ def _kept(state: PrefixState, policy: Policy) -> set[str]:
 def _files(
     state: PrefixState, dropped: list[Pushed], named: set[str], policy: Policy
 ) -> tuple[Stored, ...]:
-    """Objects that no kept catalog names, plain files of dropped ones, old announcements."""
+    """Objects that no kept catalog names, plain files of dropped ones, old
+    announcements and tickets."""
     plain = {
         file.key for each in dropped for file in each.catalog.files if state.untouched(file, each)
     }
@@ -116,7 +118,7 @@ def _files(
         for key, stored in state.stored.items()
         if key not in named
         and policy.is_old(stored.modified_at)
-        and (key.startswith((OBJECTS, PUSHES)) or key in plain)
+        and (key.startswith((OBJECTS, PUSHES, TURNS)) or key in plain)
     )
 
 

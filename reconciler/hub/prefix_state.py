@@ -30,14 +30,15 @@ class Pushed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrefixState:
-    """`stored`: by key. `current`: the catalog in force. `pushed`: every one, that in force
-    first, then the newest.
+    """`stored`: by key. `current`: the catalog in force; `in_force`: its bytes, damaged or not.
+    `pushed`: every catalog, that in force first, then the newest.
 
     `damaged`: what is wrong with a catalog, by its key. `pushes`: begun and not ended.
     """
 
     prefix: str
     stored: Mapping[str, Stored]
+    in_force: bytes | None
     current: Catalog | None
     pushed: tuple[Pushed, ...]
     damaged: Mapping[str, str]
@@ -84,34 +85,44 @@ def read_state(hub: WritableHub, prefix: str) -> PrefixState:
     pushed = []
     for key, each in stored.items():
         if key.startswith(CATALOGS) and key.endswith(".json"):
-            catalog = _catalog(hub, prefix, key, damaged)
+            catalog = _parsed(_loaded(hub, prefix, key), prefix, key, damaged)
             if catalog is not None and catalog_key(catalog.digest) != key:
                 damaged[key] = f"cannot use catalog {prefix}/{key}: it is not the one of its name"
             elif catalog is not None:
                 pushed.append(Pushed(catalog=catalog, written_at=each.modified_at))
-    current = _catalog(hub, prefix, CATALOG, damaged) if CATALOG in stored else None
-    in_force = current.digest if current is not None else None
+    in_force = _loaded(hub, prefix, CATALOG) if CATALOG in stored else None
+    current = None if in_force is None else _parsed(in_force, prefix, CATALOG, damaged)
+    digest = current.digest if current is not None else None
     pushed.sort(  # some stores tell whole seconds
         key=lambda each: (
-            each.catalog.digest == in_force,
+            each.catalog.digest == digest,
             each.written_at,
             each.catalog.pushed_at,
         ),
         reverse=True,
     )
     return PrefixState(
-        prefix=prefix, stored=stored, current=current, pushed=tuple(pushed), damaged=damaged
+        prefix=prefix,
+        stored=stored,
+        in_force=in_force,
+        current=current,
+        pushed=tuple(pushed),
+        damaged=damaged,
     )
 
 
 def read_current(hub: WritableHub, prefix: str) -> Catalog:
     """The catalog in force, of a prefix that has one. Raises Rejected where it is damaged."""
-    return parse_catalog(hub.load(prefix, CATALOG, LIMIT_BYTES + 1), f"{prefix}/{CATALOG}")
+    return parse_catalog(_loaded(hub, prefix, CATALOG), f"{prefix}/{CATALOG}")
 
 
-def _catalog(hub: WritableHub, prefix: str, key: str, damaged: dict[str, str]) -> Catalog | None:
+def _loaded(hub: WritableHub, prefix: str, key: str) -> bytes:
+    return hub.load(prefix, key, LIMIT_BYTES + 1)
+
+
+def _parsed(content: bytes, prefix: str, key: str, damaged: dict[str, str]) -> Catalog | None:
     try:
-        return parse_catalog(hub.load(prefix, key, LIMIT_BYTES + 1), f"{prefix}/{key}")
+        return parse_catalog(content, f"{prefix}/{key}")
     except Rejected as exc:
         damaged[key] = str(exc)
         return None

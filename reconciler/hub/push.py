@@ -5,7 +5,8 @@
 Until the catalog is written, the prefix is what it was: the old catalog and all its objects stay,
 and a fresh prefix has a push announced (`.xgen/pushes/`) and no catalog, so it is not complete. Two
 pushes at once never mix: only the first to announce itself writes to plain paths, each content has
-an object of its own, and the last catalog counts. A store must list what was just written: S3 does.
+an object of its own, and the last catalog counts: it is made from the one in force, and written
+only while that is in force. A store must list what was just written: S3 does.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -41,7 +42,10 @@ from reconciler.hub.local_files import (
 from reconciler.hub.objects import checked_prefix
 from reconciler.hub.placement import Placement, Step, hashed_digest, place
 from reconciler.hub.prefix_state import PrefixState, read_state
-from reconciler.hub.writable import Watch, WritableHub
+from reconciler.hub.writable import Stored, Watch, WritableHub
+
+_TRIES = 50
+"""Of putting a catalog in force; each that fails is another push that has ended meanwhile."""
 
 
 class Progress(Protocol):
@@ -100,8 +104,8 @@ def push(hub: WritableHub, order: Order, progress: Progress) -> Outcome:
     progress.begin("hashing", sum(file.size_bytes for file in local))
     hashed = in_parallel(hash_file, local, progress.advance)
     state = read_state(hub, order.prefix)
-    kept = _kept(hub, order, state, hashed)
-    draft = _draft(order, state, hashed, kept, facts)
+    drafts = _Drafts(hub, order, hashed, facts)
+    draft = drafts.on(state)
     if not order.again and state.current is not None and _is_there(draft, state.current, state):
         return _outcome(state.current, state, ())
     if order.dry_run:
@@ -110,13 +114,8 @@ def push(hub: WritableHub, order: Order, progress: Progress) -> Outcome:
     with _announced(hub, order.prefix, draft.digest, state):
         state = read_state(hub, order.prefix)  # with those who announced themselves before us
         placed = _placed(hub, order, hashed, state, draft)
-        catalog = _with_keys(draft, placed)
         _upload(hub, order.prefix, placed, progress)
-        _check(hub, order.prefix, catalog)
-        content = dump_catalog(catalog)
-        hub.save(order.prefix, catalog_key(catalog.digest), content)
-        hub.save(order.prefix, CATALOG, content)
-    return _outcome(catalog, state, placed)
+        return _put_in_force(hub, drafts, placed)
 
 
 def _local_files(order: Order) -> tuple[LocalFile, ...]:
@@ -128,6 +127,49 @@ def _local_files(order: Order) -> tuple[LocalFile, ...]:
         raise Rejected(f"cannot push {order.folder}: it holds no file")
     order.check_names((file.path for file in local), str(order.folder))
     return local
+
+
+@dataclass(frozen=True, slots=True)
+class _Drafts:
+    """New catalogs without the folder's files, on top of what is in force. `proven`: what was read
+    and compared on the way, and whether it was right."""
+
+    hub: WritableHub
+    order: Order
+    hashed: Sequence[Hashed]
+    facts: Facts
+    proven: dict[Stored, bool] = field(default_factory=dict)
+
+    def on(self, state: PrefixState) -> Catalog:
+        kept = self._kept(state) if self.order.keep_others else ()
+        return _draft(self.order, state, self.hashed, kept, self.facts)
+
+    def _kept(self, state: PrefixState) -> tuple[CatalogFile, ...]:
+        """What was written to later is read: the new catalog vouches for it as for the rest."""
+        paths = {each.file.path for each in self.hashed}
+        files = state.current.files if state.current is not None else ()
+        kept = tuple(each for each in files if each.path not in paths and state.has(each))
+        touched = [each for each in kept if not state.is_as_pushed(each)]
+        new = tuple(each for each in touched if state.stored[each.key] not in self.proven)
+        prefix = self.order.prefix
+        bad = {each.path for each in bad_by_content(self.hub, prefix, new, lambda _count: None)}
+        self.proven.update({state.stored[each.key]: each.path not in bad for each in new})
+        wrong = {each.path for each in touched if not self.proven[state.stored[each.key]]}
+        return tuple(each for each in kept if each.path not in wrong)
+
+
+def _put_in_force(hub: WritableHub, drafts: _Drafts, placed: Sequence[Placement]) -> Outcome:
+    """On top of what is in force by now: others push, too."""
+    prefix = drafts.order.prefix
+    for _ in range(_TRIES):
+        state = read_state(hub, prefix)
+        catalog = _with_keys(drafts.on(state), placed)
+        _check(hub, state, catalog)
+        content = dump_catalog(catalog)
+        hub.save(prefix, catalog_key(catalog.digest), content)
+        if hub.swap(prefix, CATALOG, content, state.in_force):
+            return _outcome(catalog, state, placed)
+    raise Transient(f"cannot push {prefix}: other pushes to it end all the time; push again")
 
 
 def _draft(
@@ -155,19 +197,6 @@ def _draft(
         upstream=Upstream(repository=repository, revision=revision) if repository else None,
         files=kept,
     )
-
-
-def _kept(
-    hub: WritableHub, order: Order, state: PrefixState, hashed: Sequence[Hashed]
-) -> tuple[CatalogFile, ...]:
-    """What was written to later is read: the new catalog vouches for it as for the rest."""
-    if not order.keep_others or state.current is None:
-        return ()
-    paths = {each.file.path for each in hashed}
-    kept = tuple(f for f in state.current.files if f.path not in paths and state.has(f))
-    touched = tuple(f for f in kept if not state.is_as_pushed(f))
-    bad = {each.path for each in bad_by_content(hub, order.prefix, touched, lambda _count: None)}
-    return tuple(f for f in kept if f.path not in bad)
 
 
 def _is_there(draft: Catalog, current: Catalog, state: PrefixState) -> bool:
@@ -245,14 +274,15 @@ def _upload(hub: WritableHub, prefix: str, placed: Sequence[Placement], progress
     in_parallel(upload, new, progress.advance)
 
 
-def _check(hub: WritableHub, prefix: str, catalog: Catalog) -> None:
+def _check(hub: WritableHub, state: PrefixState, catalog: Catalog) -> None:
     """What the catalog will say is there, as the store tells it. Its MD5s were compared before."""
-    sizes = {each.key: each.size_bytes for each in hub.stored(prefix)}
     for file in catalog.files:
-        if sizes.get(file.key) != file.size_bytes:
+        if not state.has(file):
+            stored = state.stored.get(file.key)
             raise Transient(
-                f"cannot push {prefix}: {hub.location} has {sizes.get(file.key)} bytes of "
-                f"{file.key}, not {file.size_bytes}; push again"
+                f"cannot push {state.prefix}: {hub.location} has "
+                f"{stored.size_bytes if stored is not None else None} bytes of {file.key}, not "
+                f"{file.size_bytes}; push again"
             )
 
 

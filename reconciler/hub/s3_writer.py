@@ -1,4 +1,4 @@
-"""Writes to an S3 bucket: plain S3, path style, no conditional writes (stores differ in them)."""
+"""Writes to an S3 bucket: plain S3, path style; conditions only where the store honours them."""
 
 import hashlib
 import re
@@ -16,6 +16,7 @@ from reconciler.hub.local_files import read_block
 from reconciler.hub.objects import checked_prefix
 from reconciler.hub.s3_connection import S3Settings, connect
 from reconciler.hub.s3_errors import S3_FAILURES
+from reconciler.hub.s3_swap import S3Swap
 from reconciler.hub.writable import Stored, Unfinished, Watch
 
 _PART_BYTES = 8 * 1024 * 1024
@@ -41,6 +42,7 @@ class S3Writer:
         self._pool = connection.pool
         self._bucket = settings.bucket
         self._base = f"{settings.base}/" if settings.base else ""
+        self._swap = S3Swap(self._client, settings.bucket)
 
     def close(self) -> None:
         self._pool.clear()
@@ -94,6 +96,10 @@ class S3Writer:
     def save(self, prefix: str, key: str, content: bytes) -> None:
         nobody = Watch(on_bytes=lambda _count: None, check=lambda: None)
         self.upload(prefix, key, BytesIO(content), len(content), nobody)
+
+    def swap(self, prefix: str, key: str, content: bytes, seen: bytes | None) -> bool:
+        with self._explaining(f"cannot write {prefix}/{key} to {self.location}"):
+            return self._swap(self._folder(prefix), key, content, seen)
 
     def upload(self, prefix: str, key: str, source: BinaryIO, size_bytes: int, watch: Watch) -> int:
         doing = f"cannot write {prefix}/{key} to {self.location}"

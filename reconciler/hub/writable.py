@@ -62,6 +62,12 @@ class WritableHub(Protocol):
     def save(self, prefix: str, key: str, content: bytes) -> None:
         """Write a small object; readers see the old one or the new one, whole."""
 
+    def swap(self, prefix: str, key: str, content: bytes, seen: bytes | None) -> bool:
+        """The same, but only where it still is `seen` (None: not there); says whether it was.
+
+        Of several writers that have seen the same, one is told so.
+        """
+
     def upload(self, prefix: str, key: str, source: BinaryIO, size_bytes: int, watch: Watch) -> int:
         """Write a large object from an open file; readers see all of it or nothing.
 
