@@ -250,6 +250,17 @@ class Metrics:
             buckets=_TRANSFER_SECONDS,
             registry=self.registry,
         )
+        self._imported = Counter(
+            "xgen_import_bytes_total",
+            "Bytes that imports have fetched from Hugging Face, those of failed imports too.",
+            registry=self.registry,
+        )
+        self._import_jobs = Gauge(
+            "xgen_import_jobs",
+            "Imports that this node knows of, by the state that they are in.",
+            ("state",),
+            registry=self.registry,
+        )
         self._cache_bytes = Gauge(
             "xgen_cache_bytes",
             "Of the disk that the cache of model files takes, partial files included.",
@@ -260,6 +271,7 @@ class Metrics:
         for fault in UpstreamFault:
             self._upstream_errors.labels(fault.value)
         self._pulled = self._hub_bytes.labels("pull")
+        self._pushed = self._hub_bytes.labels("push")
         self._unknown = RequestSeries(self._requests, ("", node), None, None)
         self._models: dict[str, RequestSeries] = {}
         self._tokens: dict[str, dict[TokenKind, int]] = {}
@@ -315,8 +327,21 @@ class Metrics:
         """From any thread."""
         self._pulled.inc(size_bytes)
 
+    def count_pushed(self, size_bytes: int) -> None:
+        """From any thread."""
+        self._pushed.inc(size_bytes)
+
+    def count_imported(self, size_bytes: int) -> None:
+        """From any thread."""
+        self._imported.inc(size_bytes)
+
     def time_fetch(self, seconds: float) -> None:
         self._hub_seconds.observe(seconds)
+
+    def show_imports(self, counts: Mapping[str, Callable[[], int]]) -> None:
+        """By state. They are asked at each scrape, in a thread."""
+        for state, count in counts.items():
+            self._import_jobs.labels(state).set_function(count)
 
     def show_cache(
         self, used_bytes: Callable[[], int], budget_bytes: Callable[[], int | None]

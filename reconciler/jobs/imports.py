@@ -16,6 +16,13 @@ import structlog
 
 from reconciler.errors import Rejected, Transient, XgenError
 from reconciler.jobs.job import Ask, Job, JobState, new_job
+from reconciler.jobs.news import (
+    ImportCancelled,
+    ImportCompleted,
+    ImportFailed,
+    ImportStarted,
+    News,
+)
 from reconciler.jobs.pace import Pace
 from reconciler.jobs.store import JobStore
 
@@ -52,6 +59,17 @@ class Work(Protocol):
         """Remove what an import that has ended left on disk."""
 
 
+class Listener(Protocol):
+    """Told by the imports' own threads: it must be quick, and not ask back."""
+
+    def happened(self, news: News) -> None: ...
+
+    def downloaded(self, size_bytes: int) -> None:
+        """So many bytes have come; what comes twice counts twice."""
+
+    def uploaded(self, size_bytes: int) -> None: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removed:
     """`forgotten`: it had ended before, and is not listed any more. Else it was cancelled."""
@@ -64,15 +82,19 @@ class Imports:
     """`now`: the time, RFC 3339. Methods are for any thread, and short but for `remove` and
     `bring`."""
 
-    def __init__(self, store: JobStore, work: Work, *, now: Callable[[], str]) -> None:
+    def __init__(
+        self, store: JobStore, work: Work, listener: Listener, *, now: Callable[[], str]
+    ) -> None:
         self._store = store
         self._work = work
+        self.listener = listener
         self._now = now
         self._changed = threading.Condition()
         self._jobs: dict[str, Job] = {}
         self._failures: dict[str, XgenError] = {}
         self._cancelled: set[str] = set()
         self._running: str | None = None
+        self._began = 0.0
         self._ending = False
         in_context = contextvars.copy_context().run  # the node's name in the log
         self._thread = threading.Thread(
@@ -97,6 +119,10 @@ class Imports:
         with self._changed:
             every = list(self._jobs.values())
         return tuple(sorted(every, key=lambda job: job.created_at, reverse=True))
+
+    def count(self, state: JobState) -> int:
+        with self._changed:
+            return sum(job.state is state for job in self._jobs.values())
 
     def get(self, job_id: str) -> Job | None:
         with self._changed:
@@ -128,7 +154,7 @@ class Imports:
                 self._cancelled.add(job_id)
                 self._changed.wait_for(lambda: self._running != job_id, END_SECONDS)
             else:
-                self._end(job, JobState.CANCELLED, error=_cancelled(job))
+                self._cancel(job, None)
             return Removed(job=self._jobs.get(job_id, job), forgotten=False)
 
     def bring(
@@ -155,7 +181,7 @@ class Imports:
 
     def _failure(self, job: Job) -> XgenError:
         known = self._failures.get(job.id)
-        message = job.error or f"cannot import {job.repository}: it was cancelled"
+        message = job.error or _cancelled(job)
         if isinstance(known, Rejected):
             return Rejected(message)
         wish = known.retry_after_seconds if isinstance(known, Transient) else None
@@ -189,7 +215,8 @@ class Imports:
                 waiting = [job for job in self._jobs.values() if not job.has_ended]
                 if waiting:
                     job = min(waiting, key=lambda job: job.created_at)
-                    self._running = job.id
+                    self._running, self._began = job.id, time.monotonic()
+                    self.listener.happened(ImportStarted(job=job))
                     return job
                 self._changed.wait()
             return None
@@ -201,7 +228,7 @@ class Imports:
             self._failed(job.id, exc)
             return
         with self._changed:
-            self._end(
+            done = self._end(
                 self._jobs[job.id],
                 JobState.COMPLETED,
                 commit=result.commit,
@@ -210,33 +237,44 @@ class Imports:
                 done_bytes=result.size_bytes,
                 total_bytes=result.size_bytes,
             )
+            self.listener.happened(ImportCompleted(job=done, seconds=self._seconds()))
+
+    def _seconds(self) -> float:
+        return time.monotonic() - self._began
 
     def _failed(self, job_id: str, error: Exception) -> None:
         with self._changed:
             job = self._jobs[job_id]
             if job_id in self._cancelled:
-                self._end(job, JobState.CANCELLED, error=_cancelled(job))
+                self._cancel(job, self._seconds())
             elif not self._ending:
                 if not isinstance(error, XgenError):
                     _log.error("import failed unexpectedly", job=job_id, exc_info=error)
-                    error = Transient(f"cannot import {job.repository}: {error!r}")
+                    error = Transient(f"cannot import {job.source}: {error!r}")
                 self._failures[job_id] = error
-                self._end(job, JobState.ERROR, error=str(error))
+                ended = self._end(job, JobState.ERROR, error=str(error))
+                self.listener.happened(
+                    ImportFailed(job=ended, during=job.state, seconds=self._seconds())
+                )
 
-    def _end(self, job: Job, state: JobState, **more: Any) -> None:
+    def _cancel(self, job: Job, seconds: float | None) -> None:
+        """With the condition held, and nobody at work on it."""
+        self._work.discard(job.ask)
+        ended = self._end(job, JobState.CANCELLED, error=_cancelled(job))
+        self.listener.happened(ImportCancelled(job=ended, during=job.state, seconds=seconds))
+
+    def _end(self, job: Job, state: JobState, **more: Any) -> Job:
         """With the condition held."""
         self._cancelled.discard(job.id)
-        if state is JobState.CANCELLED:
-            self._work.discard(job.ask)
         ended = msgspec.structs.replace(
             job, state=state, ended_at=self._now(), bytes_per_second=None, **more
         )
-        _log.info("import has ended", job=job.id, state=state.value, error=ended.error)
         try:
             self._put(ended)
         except Transient as exc:
             _log.warning("job is not saved", job=job.id, cause=str(exc))
             self._show(ended)
+        return ended
 
     def _put(self, job: Job) -> None:
         self._store.save(job)
@@ -260,26 +298,35 @@ class Imports:
 
 
 class Steps:
-    """How far one import is: what `Work` tells."""
+    """How far one import is: what `Work` tells. `_before`: what was there in this state before."""
 
     def __init__(self, imports: Imports, job_id: str) -> None:
         self._imports = imports
         self._id = job_id
         self._state = JobState.PENDING
         self._pace = Pace()
+        self._before = 0
 
     def downloading(self, done: int, total: int) -> None:
-        self._at(JobState.DOWNLOADING, done, total)
+        came = self._at(JobState.DOWNLOADING, done, total)
+        self._imports.listener.downloaded(came)
 
     def uploading(self, done: int, total: int) -> None:
-        self._at(JobState.UPLOADING, done, total)
+        went = self._at(JobState.UPLOADING, done, total)
+        self._imports.listener.uploaded(went)
 
     def cancelled(self) -> bool:
         return self._imports.is_unwanted(self._id)
 
-    def _at(self, state: JobState, done: int, total: int) -> None:
+    def _at(self, state: JobState, done: int, total: int) -> int:
+        """How many bytes are new. Those that are there when a state begins are not."""
         if state is not self._state:
-            self._state, self._pace = state, Pace()
+            self._state, self._before = state, done
+            self._pace = Pace()
+        moved = max(0, done - self._before)
+        self._before = done
+        if not done:
+            self._pace = Pace()  # what went before (hashing, say) was no transfer
         self._imports.advance(
             self._id,
             state,
@@ -287,6 +334,7 @@ class Steps:
             total_bytes=total,
             bytes_per_second=self._pace.at(done, time.monotonic()),
         )
+        return moved
 
 
 def _again(job: Job) -> Job:
@@ -296,7 +344,7 @@ def _again(job: Job) -> Job:
 
 
 def _cancelled(job: Job) -> str:
-    return f"cannot import {job.repository}: it was cancelled"
+    return f"cannot import {job.source}: it was cancelled"
 
 
 def _forgotten(job: Job) -> Job:

@@ -87,6 +87,11 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         return self.state in ENDED
 
     @property
+    def source(self) -> str:
+        """As a person writes it: org/name[@revision]."""
+        return str(self.ask.repository)
+
+    @property
     def ask(self) -> Ask:
         return Ask(
             repository=Repository(name=self.repository, revision=self.revision),

@@ -7,7 +7,14 @@ from reconciler.apply.backends import BackendExited, BackendView
 from reconciler.apply.outcomes import EffectFailed, FilesFetched, Outcome
 from reconciler.cache.news import FilesEvicted, News
 from reconciler.errors import XgenError
-from reconciler.events import EventKind, Journal, Level
+from reconciler.events import EventKind, Journal, Level, Scalar
+from reconciler.jobs.news import (
+    ImportCancelled,
+    ImportCompleted,
+    ImportFailed,
+    ImportStarted,
+)
+from reconciler.jobs.news import News as ImportNews
 from reconciler.loop.commands import Reconcile
 from reconciler.loop.pace import give_way
 from reconciler.plan.actions import Action, Outlook, StartBackend, StopBackend, StopLeftover, Target
@@ -108,6 +115,41 @@ class Chronicle:
                 path=news.path,
                 size_bytes=news.size_bytes,
             )
+
+    def imported(self, news: ImportNews, model: ModelName | None) -> None:
+        """`model`: whose files it brings; None: nobody's here, or those of several."""
+        match news:
+            case ImportStarted():
+                self._import(EventKind.IMPORT_STARTED, news, model)
+            case ImportCompleted(job=job, seconds=seconds):
+                self._import(
+                    EventKind.IMPORT_COMPLETED,
+                    news,
+                    model,
+                    seconds=round(seconds, 3),
+                    size_bytes=job.total_bytes,
+                    was_there=job.was_there,
+                )
+            case ImportFailed():
+                self._import(EventKind.IMPORT_FAILED, news, model, **_how_far(news))
+            case ImportCancelled():
+                self._import(EventKind.IMPORT_CANCELLED, news, model, **_how_far(news))
+
+    def _import(
+        self, kind: EventKind, news: ImportNews, model: ModelName | None, **data: Scalar
+    ) -> None:
+        job = news.job
+        self._journal.record(
+            kind,
+            news.reason,
+            model=model,
+            level=Level.WARNING if kind is EventKind.IMPORT_FAILED else Level.INFO,
+            job=job.id,
+            repository=job.source,
+            file=job.file,
+            prefix=job.prefix,
+            **data,
+        )
 
     def begun(self, action: Action) -> None:
         pid = action.pid if isinstance(action, StopBackend | StopLeftover) else None
@@ -240,3 +282,13 @@ class Chronicle:
             EventKind.NODE_WAIT_CHANGED,
             "; ".join(waits) if waits else "nothing holds up the node any more",
         )
+
+
+def _how_far(news: ImportFailed | ImportCancelled) -> dict[str, Scalar]:
+    """An import that has ended early."""
+    return {
+        "during": news.during.value,
+        "done_bytes": news.job.done_bytes,
+        "total_bytes": news.job.total_bytes,
+        "seconds": None if news.seconds is None else round(news.seconds, 3),
+    }

@@ -15,7 +15,7 @@ from reconciler.cache.names import check_paths
 from reconciler.errors import Rejected
 from reconciler.hub.huggingface import Imported, ImportOrder, Judgement, Steps, import_model
 from reconciler.hub.staging import discard
-from reconciler.jobs.imports import Imports
+from reconciler.jobs.imports import Imports, Listener
 from reconciler.jobs.job import Ask, Job
 from reconciler.jobs.store import JobStore
 from reconciler.node.describe import describe
@@ -78,9 +78,11 @@ class HubImports:
         )
 
 
-def make_imports(hub: HubSettings, data_dir: Path, environment: Mapping[str, str]) -> Imports:
+def make_imports(
+    hub: HubSettings, data_dir: Path, environment: Mapping[str, str], listener: Listener
+) -> Imports:
     work = HubImports(hub, data_dir, environment)
-    return Imports(JobStore(data_dir / "jobs"), work, now=_now)
+    return Imports(JobStore(data_dir / "jobs"), work, listener, now=_now)
 
 
 class Importer:

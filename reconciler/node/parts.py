@@ -5,6 +5,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from starlette.types import ASGIApp
@@ -21,6 +22,7 @@ from reconciler.cache.model_cache import ModelCache
 from reconciler.cache.pin_board import Owner
 from reconciler.events import Journal
 from reconciler.hub.writable import WritableHub
+from reconciler.jobs.job import JobState
 from reconciler.loop.chronicle import Chronicle
 from reconciler.loop.commands import Commands
 from reconciler.loop.intent import Intent
@@ -33,6 +35,7 @@ from reconciler.node.board import Board
 from reconciler.node.clock import SystemClock
 from reconciler.node.hub import make_store, make_writer
 from reconciler.node.hub_models import HubModels
+from reconciler.node.import_report import ImportReport
 from reconciler.node.imports import Downloads, Importer, make_imports
 from reconciler.node.metered_store import MeteredStore
 from reconciler.node.tokens import TokenCount
@@ -86,7 +89,12 @@ async def assembled(
     await intent.open()
     store = make_store(settings.hub)
     metered = MeteredStore(store, metrics.count_pulled) if store is not None else None
-    imports = make_imports(settings.hub, settings.data_dir, settings.environment)
+    imports = make_imports(
+        settings.hub,
+        settings.data_dir,
+        settings.environment,
+        ImportReport(chronicle, metrics, lambda: intent.understanding.desired),
+    )
     cache = ModelCache(
         settings.models_dir,
         metered,
@@ -95,6 +103,7 @@ async def assembled(
         budget=settings.cache_budget,
     )
     await asyncio.to_thread(cache.open)
+    metrics.show_imports({state.value: partial(imports.count, state) for state in JobState})
     metrics.show_cache(lambda: cache.used_bytes, lambda: cache.keeper.budget_bytes)
     engines = await asyncio.to_thread(_engines, settings)
     async with AsyncExitStack() as stack:

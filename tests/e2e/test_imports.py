@@ -15,7 +15,8 @@ from tests.s3_server import ACCESS_KEY, SECRET_KEY, serve_s3
 from tests.waiting import wait_for, wait_until
 
 Job = dict[str, Any]
-LARGE = MINIMAL_GGUF + bytes(200_000)
+MIB = 1024 * 1024
+LARGE = MINIMAL_GGUF + bytes(3 * MIB)
 TOKEN = "hf_a-token-that-nobody-should-see"
 OF_HF = model("a", source="hf://org/m-GGUF", file="m-Q4.gguf")
 
@@ -92,6 +93,8 @@ def test_one_node_imports_and_the_next_one_asks_nobody(
         assert look_all(second) == []
         (job,) = look_all(first)
         assert (job["state"], job["prefix"]) == ("completed", "gguf/org_m-GGUF")
+        assert imports_told(first) == [("ImportStarted", "a"), ("ImportCompleted", "a")]
+        assert imports_told(second) == []
         assert second.stop() == 0
         assert first.stop() == 0
 
@@ -99,6 +102,23 @@ def test_one_node_imports_and_the_next_one_asks_nobody(
 def look_all(agent: Agent) -> list[Job]:
     found: list[Job] = agent.client.get(f"{agent.url}/api/download").json()["jobs"]
     return found
+
+
+def imports_told(agent: Agent) -> list[tuple[str, str | None]]:
+    """The events of imports: kind, and model."""
+    page = agent.client.get(f"{agent.url}/api/management/events").json()
+    return [
+        (event["kind"], event["model"])
+        for event in page["events"]
+        if event["kind"].startswith("Import")
+    ]
+
+
+def figures(agent: Agent) -> dict[str, float]:
+    """The samples of imports and of the hub, as the metrics page has them."""
+    lines = agent.client.get(f"{agent.url}/metrics").text.splitlines()
+    pairs = (line.rsplit(" ", 1) for line in lines if line.startswith(("xgen_import", "xgen_hub")))
+    return {name: float(value) for name, value in pairs}
 
 
 def test_what_was_imported_starts_without_any_network(
@@ -135,6 +155,7 @@ def test_an_import_that_is_asked_for_over_http_is_a_job(
     under_way = look(agent, job)
     assert (under_way["state"], under_way["total_bytes"]) == ("downloading", len(LARGE) + 3)
     assert ask(agent, "org/m-GGUF", file="m-Q4.gguf")["id"] == job["id"]
+    assert figures(agent)['xgen_import_jobs{state="downloading"}'] == 1
     upstream.gate.set()
 
     done = ended(agent, job)
@@ -142,6 +163,15 @@ def test_an_import_that_is_asked_for_over_http_is_a_job(
     assert upstream.files_asked(".gguf") == ["m-Q4.gguf"]
     assert (agent.root / "hub/gguf/org_m-GGUF/m-Q4.gguf").read_bytes() == LARGE
     assert not list((agent.data / "imports").iterdir())
+    assert imports_told(agent) == [("ImportStarted", None), ("ImportCompleted", None)]
+    now = figures(agent)
+    assert now["xgen_import_bytes_total"] == len(LARGE) + 3
+    assert now['xgen_hub_transfer_bytes_total{direction="push"}'] == len(LARGE) + 3
+    states = {name: value for name, value in now.items() if name.startswith("xgen_import_jobs")}
+    assert [name for name, value in states.items() if value] == [
+        'xgen_import_jobs{state="completed"}'
+    ]
+    assert len(states) == 6
 
 
 def test_a_cancelled_import_leaves_neither_process_nor_files(
@@ -159,6 +189,7 @@ def test_a_cancelled_import_leaves_neither_process_nor_files(
     assert (answer.status_code, answer.json()["job"]["state"]) == (200, "cancelled")
     assert upstream.children() == []
     assert not list((agent.data / "imports").iterdir())
+    assert imports_told(agent) == [("ImportStarted", None), ("ImportCancelled", None)]
     again = agent.client.delete(f"{agent.url}/api/download/{job['id']}")
     assert again.json()["forgotten"]
     assert look_all(agent) == []
@@ -172,11 +203,20 @@ def test_an_agent_that_ends_in_mid_import_goes_on_at_its_next_start(
     agent.start()
     agent.wait_up()
     upstream.gate.clear()
+    upstream.held_at = 2 * MIB
     job = ask(agent, "org/m-GGUF", file="m-Q4.gguf")
     waiting = ask(agent, "org/m-GGUF", file="m-Q8.gguf")
     assert upstream.held.wait(30)
+
+    def half_done() -> int | None:
+        sizes = [path.stat().st_size for path in (agent.data / "imports").rglob("*.partial")]
+        return max((size for size in sizes if size >= MIB), default=None)
+
+    wait_for(half_done, what="half of a file")
     agent.stop(end)
     wait_until(lambda: not upstream.children(), what="the child is gone")
+    there = wait_for(half_done, what="half of a file")
+    upstream.requests.clear()
     upstream.gate.set()
 
     agent.start()
@@ -184,6 +224,7 @@ def test_an_agent_that_ends_in_mid_import_goes_on_at_its_next_start(
 
     assert ended(agent, job)["state"] == "completed"
     assert ended(agent, waiting)["state"] == "completed"
+    assert upstream.ranges_asked("m-Q4.gguf") == [f"bytes={there}-"]
     hub = agent.root / "hub/gguf/org_m-GGUF"
     assert (hub / "m-Q4.gguf").read_bytes() == LARGE
     assert (hub / "m-Q8.gguf").read_bytes() == MINIMAL_GGUF

@@ -13,6 +13,13 @@ import pytest
 from reconciler.errors import Rejected, Transient
 from reconciler.jobs.imports import KEPT, Imports, Steps
 from reconciler.jobs.job import Ask, Job, JobState
+from reconciler.jobs.news import (
+    ImportCancelled,
+    ImportCompleted,
+    ImportFailed,
+    ImportStarted,
+    News,
+)
 from reconciler.jobs.store import JobStore
 from reconciler.plan.repository import parse_repository
 from tests.waiting import wait_until
@@ -66,9 +73,31 @@ class Held(Work):
                 raise Transient("cannot import: it is no longer wanted")
 
 
+@dataclass
+class Heard:
+    """What was told."""
+
+    news: list[News] = field(default_factory=list)
+    downloads: list[int] = field(default_factory=list)
+    uploads: list[int] = field(default_factory=list)
+
+    def happened(self, news: News) -> None:
+        self.news.append(news)
+
+    def downloaded(self, size_bytes: int) -> None:
+        self.downloads.append(size_bytes)
+
+    def uploaded(self, size_bytes: int) -> None:
+        self.uploads.append(size_bytes)
+
+    @property
+    def kinds(self) -> list[type[News]]:
+        return [type(news) for news in self.news]
+
+
 @contextmanager
-def opened(folder: Path, work: Work) -> Iterator[Imports]:
-    imports = Imports(JobStore(folder), work, now=lambda: f"{next(_CLOCK):09}")
+def opened(folder: Path, work: Work, heard: Heard | None = None) -> Iterator[Imports]:
+    imports = Imports(JobStore(folder), work, heard or Heard(), now=lambda: f"{next(_CLOCK):09}")
     imports.open()
     try:
         yield imports
@@ -299,6 +328,71 @@ def test_a_fetch_is_told_that_the_agent_ends(tmp_path: Path) -> None:
             assert work.begun.wait(10)
         with pytest.raises(Transient, match=r"nobody waits"):
             waiting.result(10)
+
+
+def test_each_start_and_each_end_is_told_once(tmp_path: Path) -> None:
+    heard, work = Heard(), Held()
+    with opened(tmp_path, work, heard) as imports:
+        running, waiting = imports.submit(ask("org/m@v1")), imports.submit(ask("org/n"))
+        assert work.begun.wait(10)
+        imports.submit(ask("org/m@v1"))  # joins
+        wait_until(lambda: state(imports, running) is JobState.DOWNLOADING, what="downloading")
+        imports.remove(waiting.id)
+        imports.remove(running.id)
+        imports.remove(running.id)  # forgets it
+        work.gate.set()
+        ended(imports, imports.submit(ask("org/n")))
+
+    assert heard.kinds == [
+        ImportStarted,
+        ImportCancelled,
+        ImportCancelled,
+        ImportStarted,
+        ImportCompleted,
+    ]
+    assert heard.news[0].reason == "org/m@v1 is imported to huggingface/org_m@v1"
+    first, second = heard.news[1:3]
+    assert isinstance(first, ImportCancelled)
+    assert (first.during, first.seconds) == (JobState.PENDING, None)
+    assert isinstance(second, ImportCancelled)
+    assert (second.during, second.job.done_bytes) == (JobState.DOWNLOADING, 3)
+    assert heard.news[-1].reason == "the hub has org/n at huggingface/org_n"
+
+
+def test_a_failure_is_told_with_its_reason_and_a_restart_is_none(tmp_path: Path) -> None:
+    def fail(_: Steps) -> None:
+        raise Transient("cannot import org/m: it is gated")
+
+    heard = Heard()
+    with opened(tmp_path, Work(fail), heard) as imports:
+        ended(imports, imports.submit(ask()))
+    assert heard.kinds == [ImportStarted, ImportFailed]
+    assert heard.news[1].reason == "cannot import org/m: it is gated"
+
+    work, cut_short = Held(), Heard()
+    with opened(tmp_path, work, cut_short) as imports:
+        imports.submit(ask())
+        assert work.begun.wait(10)
+    assert cut_short.kinds == [ImportStarted]
+
+
+def test_only_bytes_that_moved_are_counted(tmp_path: Path) -> None:
+    """gpustack#312: what was there before, and what had to be fetched again."""
+
+    def act(steps: Steps) -> None:
+        for done in (40, 60, 0, 100):
+            steps.downloading(done, 100)
+        for done in (0, 0, 70, 100):
+            steps.uploading(done, 100)
+
+    heard = Heard()
+    with opened(tmp_path, Work(act), heard) as imports:
+        ended(imports, imports.submit(ask()))
+        assert {each: imports.count(each) for each in JobState if imports.count(each)} == {
+            JobState.COMPLETED: 1
+        }
+    assert heard.downloads == [0, 20, 0, 100]
+    assert heard.uploads == [0, 0, 70, 30]
 
 
 def state(imports: Imports, job: Job) -> JobState | None:
