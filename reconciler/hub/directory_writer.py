@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from reconciler.errors import Transient
+from reconciler.hub.catalog import LIMIT_BYTES
 from reconciler.hub.copying import copy_file
 from reconciler.hub.directory import DirectoryStore
 from reconciler.hub.file_lock import held
@@ -142,8 +143,11 @@ class DirectoryWriter:
 
     def _content(self, prefix: str, key: str) -> bytes | None:
         with self._explaining(f"cannot read {prefix}/{key} in {self.location}"):
-            with suppress(FileNotFoundError):
-                return Path(self._real_root(), prefix, key).read_bytes()
+            with (
+                suppress(FileNotFoundError),
+                open(Path(self._real_root(), prefix, key), "rb") as file,
+            ):
+                return file.read(LIMIT_BYTES + 1)
             return None
 
     @contextmanager

@@ -12,6 +12,7 @@ from io import BytesIO
 from minio import Minio
 from minio.error import InvalidResponseError, S3Error, ServerError
 
+from reconciler.hub.catalog import LIMIT_BYTES
 from reconciler.hub.s3_errors import S3_FAILURES
 from reconciler.hub.turns import TURNS, turn
 
@@ -85,7 +86,7 @@ class S3Swap:
                 return _Found(content=None)
             raise
         try:
-            content = response.read(decode_content=False)
+            content = response.read(LIMIT_BYTES + 1, decode_content=False)
             return _Found(content=content, etag=response.headers.get("ETag"))
         finally:
             response.close()

@@ -65,7 +65,8 @@ class WritableHub(Protocol):
     def swap(self, prefix: str, key: str, content: bytes, seen: bytes | None) -> bool:
         """The same, but only where it still is `seen` (None: not there); says whether it was.
 
-        Of several writers that have seen the same, one is told so.
+        `seen`: as `load` gives it with a catalog's limit. Of several writers that have
+        seen the same, one is told so.
         """
 
     def upload(self, prefix: str, key: str, source: BinaryIO, size_bytes: int, watch: Watch) -> int:
