@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import structlog
@@ -14,6 +15,7 @@ from reconciler.cache.importer import Importer
 from reconciler.cache.in_place import find_in_place
 from reconciler.cache.keeper import Keeper
 from reconciler.cache.layout import Layout, make_folder, publish_link
+from reconciler.cache.listed_once import ListedOnce
 from reconciler.cache.listing import listed
 from reconciler.cache.locking import held
 from reconciler.cache.partial import NO_ROOM, remove_dead
@@ -140,8 +142,7 @@ class ModelCache:
         prefix = address.prefix
         if (found := self._mended(spec, prefix, on_check, cancelled)) is not None:
             return found
-        pull = self._pull(prefix, on_progress, cancelled)
-        self._import(spec, address, on_progress, cancelled)
+        pull = self._import(spec, address, self._pull(prefix, on_progress, cancelled), on_progress)
         wish = wish_of(spec, prefix, address.file)
         return self._bring(
             spec, address, pull, lambda: self.lookup(spec) or self._restored(spec, wish, pull)
@@ -213,31 +214,29 @@ class ModelCache:
         return self.lookup(spec)
 
     def _import(
-        self,
-        spec: ModelSpec,
-        address: HubAddress,
-        on_progress: OnProgress,
-        cancelled: Callable[[], bool],
-    ) -> None:
+        self, spec: ModelSpec, address: HubAddress, pull: Pull, on_progress: OnProgress
+    ) -> Pull:
         """Have the hub hold the model of a repository. Asks nobody where it does already, or where
-        a folder here stands for it."""
-        if address.repository is None or self._store is None or self._importer is None:
-            return
-        if self._layout.standing(address.prefix) is not None:
-            return
-        sizes = {item.path: item.size_bytes for item in self._store.objects(address.prefix)}
+        a folder here stands for it. The pull that goes on need not list what was listed here."""
+        repository, prefix = address.repository, address.prefix
+        if repository is None or self._importer is None or self._layout.standing(prefix):
+            return pull
+        listing = pull.store.objects(prefix)
+        sizes = {item.path: item.size_bytes for item in listing}
         try:
-            choose(sizes, wish_of(spec, address.prefix, address.file))
+            choose(sizes, wish_of(spec, prefix, address.file))
         except Undecided:
-            return  # an import could not decide either
+            pass  # an import could not decide either
         except Transient:
             self._importer.bring(
-                address.repository,
+                repository,
                 file=address.file,
                 format=spec.format,
                 on_progress=on_progress,
-                cancelled=cancelled,
+                cancelled=pull.cancelled,
             )
+            return pull
+        return replace(pull, store=ListedOnce(pull.store, prefix, listing))
 
     def listed_digest(self, spec: ModelSpec) -> FilesDigest | None:
         """The digest that a fetch would bring now. Blocking; raises as `fetch` does.

@@ -8,6 +8,7 @@ import pytest
 
 from reconciler.errors import Rejected, Transient
 from reconciler.hub.directory import DirectoryStore
+from reconciler.hub.objects import HubObject
 from reconciler.plan.desired import Format
 from reconciler.plan.repository import Repository
 from tests.cache.caches import opened
@@ -73,6 +74,33 @@ def test_what_the_hub_holds_is_asked_of_nobody(tmp_path: Path, importer: Importe
     cache = opened(tmp_path, DirectoryStore(importer.hub), importer=importer)
     cache.fetch(spec(SOURCE, file="x.gguf"))
     assert importer.asked == []
+
+
+class CountingStore(DirectoryStore):
+    """`listed`: what was listed, each time."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.listed: list[str] = []
+
+    def objects(self, prefix: str, digest: str | None = None) -> tuple[HubObject, ...]:
+        self.listed.append(prefix)
+        return super().objects(prefix, digest)
+
+
+def test_the_hub_is_looked_at_once_and_once_more_after_an_import(
+    tmp_path: Path, importer: Importer
+) -> None:
+    store = CountingStore(importer.hub)
+    cache = opened(tmp_path, store, importer=importer)
+    cache.fetch(spec(SOURCE, file="x.gguf"))
+    assert store.listed == [PREFIX, PREFIX]
+    assert importer.asked == [("org/name@v1", "x.gguf", Format.AUTO)]
+
+    put(importer.hub, f"{PREFIX}/y.gguf")
+    store.listed.clear()
+    cache.fetch(spec(SOURCE, file="y.gguf"))
+    assert store.listed == [PREFIX]
 
 
 def test_a_hub_that_is_away_is_no_reason_to_import(tmp_path: Path, importer: Importer) -> None:
