@@ -75,6 +75,11 @@ MODEL_LOAD_SECONDS = Shown(
     help="From the start of the backend that serves to its first real answer.",
     labels=("model",),
 )
+FETCH_BYTES = Shown(
+    name="xgen_fetch_bytes",
+    help="Of the model's files while they are fetched, checked or imported: done, and in total.",
+    labels=("model", "doing", "kind"),
+)
 REQUESTS_IN_FLIGHT = Shown(
     name="xgen_requests_in_flight",
     help="Requests that the model's backends are working on.",

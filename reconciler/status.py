@@ -4,6 +4,7 @@ The HTTP side turns it into routes, the cluster view and metrics, in the JSON sh
 """
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from reconciler.plan.actions import Plan
 from reconciler.plan.desired import Elsewhere, ModelSpec, ModelType, Timeouts
@@ -48,6 +49,30 @@ class NewerPush:
     reason: str
 
 
+class Doing(StrEnum):
+    """`check`: files that look changed are read; `import`: the hub gets them from elsewhere."""
+
+    FETCH = "fetch"
+    CHECK = "check"
+    IMPORT = "import"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far the work on a model's files is. What was here before counts as done, not as rate.
+
+    `bytes_per_second`: lately; None: not known yet. `seconds_left`: at that rate; None: not known,
+    or nothing comes. `silent_seconds`: for how long nothing has come; None: bytes come.
+    """
+
+    doing: Doing
+    done_bytes: int
+    total_bytes: int
+    bytes_per_second: float | None = None
+    seconds_left: float | None = None
+    silent_seconds: float | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureNote:
     """One failure. `at`: RFC 3339, UTC. `during`: fetch, start, load, run or stop."""
@@ -88,7 +113,7 @@ class ModelStatus:
 
     `endpoint` is set while requests may be routed to it; `pid` while a process lives.
     `reason`: one sentence. `last_lines`: the end of the backend's log after a failure.
-    `progress`: bytes done and total of a fetch under way. `digest`: of the model's own files;
+    `progress`: of a fetch under way, or of a newer push's. `digest`: of the model's own files;
     `revision`: of all of its prefix, what `digest:` would pin; `verified`: whether a catalog told
     their contents. These two are None for other files than the hub's, and where it is not known.
     """
@@ -115,7 +140,7 @@ class ModelStatus:
     """How many requests may be passed on at a time; None: any number."""
     last_lines: tuple[str, ...] = ()
     log: str | None = None
-    progress: tuple[int, int] | None = None
+    progress: Progress | None = None
     retry_at: str | None = None
     """When the next try is due: RFC 3339, UTC."""
     detail: ModelDetail = ModelDetail()

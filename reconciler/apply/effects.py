@@ -31,6 +31,7 @@ from reconciler.plan.actions import (
 from reconciler.plan.desired import DesiredModel, Timeouts
 from reconciler.plan.ids import GpuUuid, ModelName, Nonce, SpecHash
 from reconciler.plan.observed import EffectKind, FilesCached, InFlight
+from reconciler.status import Progress
 
 _log = structlog.get_logger("xgen.apply")
 
@@ -122,8 +123,8 @@ class Effects:
             for name, running in self._running.items()
         }
 
-    def progress(self, model: ModelName) -> tuple[int, int] | None:
-        """Bytes done and total of the fetch under way."""
+    def progress(self, model: ModelName) -> Progress | None:
+        """Of the fetch under way."""
         running = self._running.get(model)
         return running.fetch.progress if running and running.fetch else None
 

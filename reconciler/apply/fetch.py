@@ -1,39 +1,32 @@
 """Bringing one model's files into the cache, so that it can be given up at any moment."""
 
 import asyncio
-import contextlib
 import threading
-import time
 from collections.abc import Callable
+from functools import partial
 
 from reconciler.apply.daemon_thread import in_daemon_thread
-from reconciler.apply.speed import Speed
+from reconciler.apply.meter import Meter
+from reconciler.apply.speed import told
 from reconciler.cache.model_cache import ModelCache
 from reconciler.errors import Transient
 from reconciler.plan.desired import DesiredModel
-
-TELL_SECONDS = 1.0
+from reconciler.status import Doing, Progress
 
 
 class Fetch:
-    """A download, before, while and after it runs. `progress`: bytes done and total; of a check,
-    while files that look changed are read.
+    """A download, before, while and after it runs. `moved`: called on the event loop, now and then,
+    when it has come further.
 
-    `moved_bytes`: of those done, what was not here before; what came twice counts once. `moved`:
-    called on the event loop when these have changed, at most once in `TELL_SECONDS`.
+    `moved_bytes`: of those done, what was not here before; what came twice counts once.
     """
 
     def __init__(
         self, model: DesiredModel, cache: ModelCache, *, moved: Callable[[], None]
     ) -> None:
-        self._moved = moved
-        self._told_at = 0.0
-        self._loop = asyncio.get_running_loop()
-        self.progress: tuple[int, int] | None = None
         self.moved_bytes = 0
         self._here_before: int | None = None
-        self._speed = Speed()
-        self._checking: Speed | None = None
+        self._meter = Meter(moved)
         self._model = model
         self._cache = cache
         self._given_up = threading.Event()
@@ -47,10 +40,12 @@ class Fetch:
     @property
     def detail(self) -> str:
         """How far it is, for operators."""
-        checking, now = self._checking, time.monotonic()
-        if checking is not None:
-            return f"checks files that look changed, {checking.text(now)}"
-        return self._speed.text(now)
+        progress = self.progress
+        return told(progress) if progress else ""
+
+    @property
+    def progress(self) -> Progress | None:
+        return self._meter.progress
 
     def give_up(self) -> None:
         """It notices at its next chunk; one that still waits for a slot ends at once."""
@@ -82,31 +77,15 @@ class Fetch:
         self._cache.fetch(
             spec,
             on_progress=self._note,
-            on_check=self._note_check,
+            on_check=partial(self._meter.note, Doing.CHECK),
+            on_import=partial(self._meter.note, Doing.IMPORT),
             cancelled=self._given_up.is_set,
         )
         if self._cache.lookup(spec) is None:  # else it would be fetched for ever
             raise Transient(f"cannot use {spec.source}: its files were fetched and are not found")
 
-    def _note_check(self, done: int, total: int) -> None:
-        now = time.monotonic()
-        self._checking = self._checking or Speed()
-        self._checking.note(done, total, now)
-        self.progress = (done, total)
-        self._tell(now)
-
     def _note(self, done: int, total: int) -> None:
-        now = time.monotonic()
-        self._checking = None
         if self._here_before is None:
             self._here_before = done
         self.moved_bytes = max(self.moved_bytes, done - self._here_before)
-        self.progress = (done, total)
-        self._speed.note(done, total, now)
-        self._tell(now)
-
-    def _tell(self, now: float) -> None:
-        if now - self._told_at >= TELL_SECONDS:
-            self._told_at = now
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens any more
-                self._loop.call_soon_threadsafe(self._moved)
+        self._meter.note(Doing.FETCH, done, total)

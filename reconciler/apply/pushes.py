@@ -9,25 +9,26 @@ import asyncio
 import contextlib
 import random
 import threading
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import structlog
 
 from reconciler.apply.daemon_thread import in_daemon_thread
+from reconciler.apply.meter import Meter
 from reconciler.apply.model_tasks import ModelTasks
 from reconciler.cache.model_cache import ModelCache
 from reconciler.errors import Transient, XgenError
 from reconciler.plan.desired import ModelSpec, Refresh
 from reconciler.plan.ids import FilesDigest, ModelName
 from reconciler.plan.observed import Push
+from reconciler.status import Doing, Progress
 
 _log = structlog.get_logger("xgen.apply")
 
 AT_ONCE = 2
 """Looks, and pulls, of all models together."""
-TELL_SECONDS = 1.0
 _MOST_DOUBLINGS = 20
 
 
@@ -56,12 +57,11 @@ class Watched:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noticed:
-    """A newer push. `reason`: what becomes of it, for operators. `progress`: bytes of its pull,
-    done and total."""
+    """A newer push. `reason`: what becomes of it, for operators. `progress`: of its pull."""
 
     push: Push
     reason: str
-    progress: tuple[int, int] | None = None
+    progress: Progress | None = None
 
 
 class Pushes:
@@ -78,11 +78,16 @@ class Pushes:
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._pulls = asyncio.Semaphore(AT_ONCE)
         self._noticed: dict[ModelName, Noticed] = {}
+        self._meters: dict[ModelName, Meter] = {}
 
     @property
     def noticed(self) -> Mapping[ModelName, Noticed]:
         """The newer pushes that the hub held when it was asked last."""
-        return dict(self._noticed)
+        meters = self._meters
+        return {
+            name: replace(each, progress=meters[name].progress) if name in meters else each
+            for name, each in self._noticed.items()
+        }
 
     def watch(self, watched: Mapping[ModelName, Watched]) -> None:
         """These models and no others, from now on."""
@@ -155,12 +160,14 @@ class Pushes:
         """Bring it. None: it is here; else it failed, which is noted, and the hub asks for at least
         so many seconds before another try."""
         over = threading.Event()
-        progress = _Progress(self._moved(model))
+        meter = self._meters[model] = Meter(self._wake)
         noticed = Noticed(push=push, reason=f"{_newer(push)}; it is fetched, then taken up")
         self._note(model, noticed)
 
         def pull() -> None:
-            self._cache.refresh(watched.spec, on_progress=progress.note, cancelled=over.is_set)
+            self._cache.refresh(
+                watched.spec, on_progress=partial(meter.note, Doing.FETCH), cancelled=over.is_set
+            )
 
         try:
             async with self._pulls, asyncio.timeout(watched.limit_seconds):
@@ -171,22 +178,11 @@ class Pushes:
             return (exc.retry_after_seconds or 0.0) if isinstance(exc, Transient) else 0.0
         finally:
             over.set()
+            if self._meters.get(model) is meter:
+                del self._meters[model]
         self._note(model, None)
         self._wake()
         return None
-
-    def _moved(self, model: ModelName) -> Callable[[int, int], None]:
-        loop = asyncio.get_running_loop()
-
-        def note(done: int, total: int) -> None:
-            if (noticed := self._noticed.get(model)) is not None:
-                self._note(model, replace(noticed, progress=(done, total)))
-
-        def moved(done: int, total: int) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens any more
-                loop.call_soon_threadsafe(note, done, total)
-
-        return moved
 
     def _note(self, model: ModelName, noticed: Noticed | None) -> None:
         if self._noticed.get(model) == noticed:
@@ -196,20 +192,6 @@ class Pushes:
         else:
             self._noticed[model] = noticed
         self._wake()
-
-
-class _Progress:
-    """Told by the thread that pulls; tells at most once in `TELL_SECONDS`."""
-
-    def __init__(self, tell: Callable[[int, int], None]) -> None:
-        self._tell = tell
-        self._told_at = 0.0
-
-    def note(self, done: int, total: int) -> None:
-        now = time.monotonic()
-        if now - self._told_at >= TELL_SECONDS:
-            self._told_at = now
-            self._tell(done, total)
 
 
 def _newer(push: Push) -> str:

@@ -3,53 +3,110 @@
 import math
 import threading
 
+from reconciler.status import Doing, Progress
+
 _SMOOTHED_SECONDS = 5.0
 _STEP_SECONDS = 0.5
 _SILENT_SECONDS = 10.0
+_STANDSTILL = 1.0
+"""Bytes a second; no time left is reckoned from less."""
 
 
 class Speed:
-    """Smoothed over some seconds. Thread-safe: one thread notes, another asks."""
+    """Smoothed over some seconds. Thread-safe: one thread notes, another asks.
+
+    A silence counts as it grows. The rate of a step that waited for its first byte, at the
+    beginning or after a long silence, gives way to the next one: the time left would else be hours,
+    for a while.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._done = 0
         self._total = 0
-        self._at: float | None = None
+        self._at = 0.0
         self._step: tuple[float, int] = (0.0, 0)
         self._rate: float | None = None
+        self._settled = False
 
     def note(self, done: int, total: int, now: float) -> None:
         """So many bytes are there; fewer than before where a file begins anew."""
+        done = min(done, total)
         with self._lock:
-            if self._at is None or done < self._done:
+            if total != self._total:
+                self._total, self._rate, self._settled = total, None, False
                 self._step = (now, done)
-            began, before = self._step
-            if now - began >= _STEP_SECONDS:
-                rate = (done - before) / (now - began)
-                weight = 1.0 - math.exp((began - now) / _SMOOTHED_SECONDS)
-                self._rate = (
-                    rate if self._rate is None else self._rate + weight * (rate - self._rate)
-                )
+            elif done == self._done:
+                return
+            elif done < self._done:
                 self._step = (now, done)
-            self._done, self._total, self._at = done, total, now
+            elif now - self._step[0] >= _STEP_SECONDS:
+                self._end_step(done, now)
+            self._done, self._at = done, now
 
-    def text(self, now: float) -> str:
-        """`1.2 of 4.3 GB (28 %), 210 MB/s, 15 s left`; empty before the first byte is known."""
+    def progress(self, doing: Doing, now: float) -> Progress | None:
+        """None before it is known how much is to come."""
         with self._lock:
-            done, total, at, rate = self._done, self._total, self._at, self._rate
-        if at is None or total == 0:
-            return ""
-        unit, size = ("GB", 1e9) if total >= 1e9 else ("MB", 1e6)
-        form = ".1f" if unit == "GB" else ".0f"
-        amounts = f"{done / size:{form}} of {total / size:{form}} {unit}"
-        text = f"{amounts} ({100 * done // total} %)"
-        if done < total and now - at >= _SILENT_SECONDS:
-            return f"{text}, nothing came for {now - at:.0f} s"
-        if rate is None or rate < 1.0 or done >= total:
-            return text
-        shown = f"{rate / 1e6:.0f} MB/s" if rate >= 1e6 else f"{rate / 1e3:.0f} kB/s"
-        return f"{text}, {shown}, {_span((total - done) / rate)} left"
+            done, total, silent = self._done, self._total, now - self._at
+            rate = self._rate if done == total else self._smoothed(done, now)
+        if total == 0:
+            return None
+        if done == total:
+            left, silent = 0.0, 0.0
+        elif silent >= _SILENT_SECONDS:
+            left, rate = None, 0.0
+        else:
+            left = (total - done) / rate if rate and rate >= _STANDSTILL else None
+        return Progress(
+            doing=doing,
+            done_bytes=done,
+            total_bytes=total,
+            bytes_per_second=None if rate is None else round(rate, 1),
+            seconds_left=None if left is None else round(left, 1),
+            silent_seconds=round(silent, 1) if silent >= _SILENT_SECONDS else None,
+        )
+
+    def _end_step(self, done: int, now: float) -> None:
+        if self._settled:
+            self._rate = self._smoothed(done, now)
+            self._settled = now - self._at < _SILENT_SECONDS
+        else:
+            self._settled = self._rate is not None
+            self._rate = (done - self._step[1]) / (now - self._step[0])
+        self._step = (now, done)
+
+    def _smoothed(self, done: int, now: float) -> float | None:
+        """The rate with what has come since the last step, and the time that it took."""
+        began, before = self._step
+        if now - began < _STEP_SECONDS or (self._rate is None and done == before):
+            return self._rate
+        rate = (done - before) / (now - began)
+        if self._rate is None:
+            return rate
+        weight = 1.0 - math.exp((began - now) / _SMOOTHED_SECONDS)
+        return self._rate + weight * (rate - self._rate)
+
+
+def told(progress: Progress) -> str:
+    """`1.2 of 4.3 GB (28 %), 210 MB/s, 15 s left`, for operators."""
+    done, total, rate = progress.done_bytes, progress.total_bytes, progress.bytes_per_second
+    unit, size = ("GB", 1e9) if total >= 1e9 else ("MB", 1e6)
+    form = ".1f" if unit == "GB" else ".0f"
+    amounts = f"{done / size:{form}} of {total / size:{form}} {unit}"
+    text = f"{_PREFIXES[progress.doing]}{amounts} ({100 * done // total} %)"
+    if progress.silent_seconds is not None:
+        return f"{text}, nothing came for {progress.silent_seconds:.0f} s"
+    if rate is None or progress.seconds_left is None or done == total:
+        return text
+    shown = f"{rate / 1e6:.0f} MB/s" if rate >= 1e6 else f"{rate / 1e3:.0f} kB/s"
+    return f"{text}, {shown}, {_span(progress.seconds_left)} left"
+
+
+_PREFIXES = {
+    Doing.FETCH: "",
+    Doing.CHECK: "checks files that look changed, ",
+    Doing.IMPORT: "imports it into the hub, ",
+}
 
 
 def _span(seconds: float) -> str:

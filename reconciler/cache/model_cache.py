@@ -125,14 +125,16 @@ class ModelCache:
         *,
         on_progress: OnProgress = lambda _done, _total: None,
         on_check: OnProgress = lambda _done, _total: None,
+        on_import: OnProgress = lambda _done, _total: None,
         cancelled: Callable[[], bool] = lambda: False,
     ) -> FilesCached:
         """Bring the model's files here. Blocking, for a thread; does nothing where they are here.
 
         What is here and lacks a file is made whole again, unless the hub has that push no more.
 
-        `on_check`: told of files that look changed and are read, before anything is brought. Raises
-        Transient (also when cancelled) or Rejected.
+        `on_check`: told of files that look changed and are read, before anything is brought.
+        `on_import`: told of what the hub does not hold and gets. Raises Transient (also when
+        cancelled) or Rejected.
         """
         address = _address(spec)
         if isinstance(address, LocalAddress):
@@ -142,7 +144,7 @@ class ModelCache:
         prefix = address.prefix
         if (found := self._mended(spec, prefix, on_check, cancelled)) is not None:
             return found
-        pull = self._import(spec, address, self._pull(prefix, on_progress, cancelled), on_progress)
+        pull = self._import(spec, address, self._pull(prefix, on_progress, cancelled), on_import)
         wish = wish_of(spec, prefix, address.file)
         return self._bring(
             spec, address, pull, lambda: self.lookup(spec) or self._restored(spec, wish, pull)

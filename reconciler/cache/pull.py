@@ -79,7 +79,8 @@ class Pull:
             record = self._record(record, shared)
             missing = [item for item in missing if item not in shared]
             for item in shared:
-                progress.note(item.path, item.size_bytes)
+                progress.preset(item.path, item.size_bytes)
+            self.on_progress(progress.total - progress.missing, progress.total)
             remove_outdated(self.layout.partials, missing)
             model = Holding(prefix=self.prefix, digest=record.digest, paths=frozenset(paths))
             with self.room.reserved(model, missing, self.cancelled):
@@ -91,13 +92,13 @@ class Pull:
     def _progress(
         self, wanted: Sequence[RecordedObject], missing: Sequence[RecordedObject]
     ) -> _Progress:
-        """What is here counts from the beginning, and what an earlier try left of a file."""
+        """What is here counts from the beginning, and what an earlier try left of a file: nothing
+        is told before what other revisions share counts, too, lest that pass as speed."""
         progress = _Progress(sum(item.size_bytes for item in wanted), self.on_progress)
         for item in wanted:
             claims = claims_on(self.layout.partials, item) if item in missing else None
             left = 0 if claims is None else claims.done_bytes
             progress.preset(item.path, left if item in missing else item.size_bytes)
-        self.on_progress(progress.total - progress.missing, progress.total)
         return progress
 
     def _fetch_all(

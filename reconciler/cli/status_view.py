@@ -69,7 +69,7 @@ def _row(server: Json, model: Json) -> list[Text]:
     return [
         Text(str(server.get("node"))),
         name,
-        Text(state, style=_COLOURS.get(state, "yellow")),
+        Text(f"{state}{_percent(model)}", style=_COLOURS.get(state, "yellow")),
         Text(str(model.get("model_type") or "-")),
         Text(str(model.get("backend") or "-")),
         Text(str(model.get("pid") or "-")),
@@ -82,10 +82,16 @@ def _reason(model: Json) -> str:
     reason = str(model.get("reason", ""))
     if target := model.get("target"):
         reason += f"; coming: {target.get('state')}, {target.get('reason')}"
-    progress = model.get("progress") or {}
-    if total := progress.get("total_bytes"):
-        reason += f"; {100 * progress.get('done_bytes', 0) // total} %"
     return reason
+
+
+def _percent(model: Json) -> str:
+    """Of what a model waits for; that of files which come beside one that serves is told below."""
+    progress = model.get("progress") or {}
+    total = progress.get("total_bytes")
+    if not total or model.get("state") != "caching":
+        return ""
+    return f" {100 * progress.get('done_bytes', 0) // total} %"
 
 
 def _notes(server: Json) -> Iterator[RenderableType]:

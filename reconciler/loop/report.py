@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from reconciler.apply.backends import BackendView
 from reconciler.apply.pushes import Noticed
+from reconciler.apply.speed import told
 from reconciler.backend.choice import Choice
 from reconciler.masking import is_secret_name, masked_argv
 from reconciler.plan.actions import Outlook, Plan
@@ -19,6 +20,7 @@ from reconciler.status import (
     ModelStatus,
     NewerPush,
     Planned,
+    Progress,
     TargetStatus,
     UnderWay,
 )
@@ -44,7 +46,7 @@ class ModelFacts:
     failure: Failure | None = None
     recent_failures: tuple[Failure, ...] = ()
     last_lines: tuple[str, ...] = ()
-    progress: tuple[int, int] | None = None
+    progress: Progress | None = None
     files: FilesCached | None = None
     noticed: Noticed | None = None
 
@@ -77,7 +79,7 @@ def model_status(outlook: Outlook, facts: ModelFacts, *, wall: Wall) -> ModelSta
         spec_hash=spec_hash,
         digest=files.digest if files else view.instance.files_digest if view else None,
         revision=files.revision if files else None,
-        verified=files.verified if files else None,
+        verified=files.verified if files and files.revision is not None else None,
         newer=_newer(facts.noticed),
         pid=view.pid if view else None,
         port=view.launch.port if view else None,
@@ -149,7 +151,10 @@ def _files_of(view: BackendView | None, files: FilesCached | None) -> FilesCache
 
 
 def _newer(noticed: Noticed | None) -> NewerPush | None:
-    return NewerPush(digest=noticed.push.revision, reason=noticed.reason) if noticed else None
+    if noticed is None:
+        return None
+    how_far = f"; {told(noticed.progress)}" if noticed.progress else ""
+    return NewerPush(digest=noticed.push.revision, reason=f"{noticed.reason}{how_far}")
 
 
 def _endpoint(view: BackendView | None, facts: ModelFacts, outlook: Outlook) -> Endpoint | None:

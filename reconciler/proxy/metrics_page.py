@@ -96,6 +96,7 @@ def _shown(
             names.MODEL_LOAD_SECONDS,
             [((m.name,), m.detail.load_seconds) for m in models if m.detail.load_seconds],
         ),
+        (names.FETCH_BYTES, [value for model in models for value in _fetch_bytes(model)]),
         (names.REQUESTS_IN_FLIGHT, [((m.name,), float(in_flight(m.name))) for m in models]),
         (names.REQUESTS_WAITING, [((m.name,), float(waiting(m.name))) for m in models]),
     ]
@@ -103,6 +104,17 @@ def _shown(
 
 def _states(model: ModelStatus) -> list[Value]:
     return [((model.name, state.value), float(state is model.state)) for state in State]
+
+
+def _fetch_bytes(model: ModelStatus) -> list[Value]:
+    """Only while it goes on."""
+    now = model.progress
+    if now is None:
+        return []
+    return [
+        ((model.name, now.doing.value, "done"), float(now.done_bytes)),
+        ((model.name, now.doing.value, "total"), float(now.total_bytes)),
+    ]
 
 
 class EnginePages(Protocol):

@@ -115,10 +115,17 @@ def _newer(model: ModelStatus) -> Json | None:
 
 
 def _progress(model: ModelStatus) -> Json | None:
-    if model.progress is None:
+    progress = model.progress
+    if progress is None:
         return None
-    done, total = model.progress
-    return {"done_bytes": done, "total_bytes": total}
+    return {
+        "done_bytes": progress.done_bytes,
+        "total_bytes": progress.total_bytes,
+        "doing": progress.doing,
+        "bytes_per_second": progress.bytes_per_second,
+        "seconds_left": progress.seconds_left,
+        "silent_seconds": progress.silent_seconds,
+    }
 
 
 def _gpu(devices: tuple[Device, ...]) -> Json:

@@ -1,6 +1,13 @@
 """What operators read of a download."""
 
-from reconciler.apply.speed import Speed
+import math
+from itertools import accumulate
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.apply.speed import Speed, told
+from reconciler.status import Doing, Progress
 
 MB = 1_000_000
 
@@ -12,52 +19,171 @@ def noted(*steps: tuple[float, int], total: int) -> Speed:
     return speed
 
 
+def at(speed: Speed, now: float) -> Progress:
+    progress = speed.progress(Doing.FETCH, now)
+    assert progress is not None
+    return progress
+
+
+def text(speed: Speed, now: float) -> str:
+    return told(at(speed, now))
+
+
 def test_says_how_much_is_there_how_fast_it_comes_and_how_long_it_takes() -> None:
     speed = noted((0.0, 0), (1.0, 200 * MB), (2.0, 400 * MB), (6.0, 1200 * MB), total=4300 * MB)
 
-    assert speed.text(6.0) == "1.2 of 4.3 GB (27 %), 200 MB/s, 16 s left"
+    assert text(speed, 6.0) == "1.2 of 4.3 GB (27 %), 200 MB/s, 16 s left"
 
 
 def test_small_models_are_told_in_megabytes() -> None:
-    assert noted((0.0, 12 * MB), total=253 * MB).text(0.0) == "12 of 253 MB (4 %)"
+    assert text(noted((0.0, 12 * MB), total=253 * MB), 0.0) == "12 of 253 MB (4 %)"
 
 
 def test_what_an_earlier_try_left_is_no_speed() -> None:
     speed = noted((0.0, 3000 * MB), (1.0, 3010 * MB), total=4000 * MB)
 
-    assert speed.text(1.0) == "3.0 of 4.0 GB (75 %), 10 MB/s, 2 min left"
+    assert text(speed, 1.0) == "3.0 of 4.0 GB (75 %), 10 MB/s, 2 min left"
 
 
 def test_a_file_that_begins_anew_is_no_speed_either() -> None:
     """gpustack#312 (scenario 27): more than all of it was never there."""
     speed = noted((0.0, 0), (1.0, 100 * MB), (1.1, 0), (2.1, 100 * MB), total=200 * MB)
 
-    assert speed.text(2.1) == "100 of 200 MB (50 %), 100 MB/s, 1 s left"
+    assert text(speed, 2.1) == "100 of 200 MB (50 %), 100 MB/s, 1 s left"
 
 
 def test_one_slow_second_changes_little() -> None:
     speed = noted((0.0, 0), (1.0, 100 * MB), (2.0, 100 * MB), total=10_000 * MB)
 
-    assert "82 MB/s" in speed.text(2.0)
+    assert "82 MB/s" in text(speed, 2.0)
 
 
 def test_says_when_nothing_comes() -> None:
     speed = noted((0.0, 0), (1.0, 100 * MB), total=200 * MB)
 
-    assert speed.text(31.0) == "100 of 200 MB (50 %), nothing came for 30 s"
+    assert text(speed, 31.0) == "100 of 200 MB (50 %), nothing came for 30 s"
 
 
 def test_hours_are_told_as_hours() -> None:
     speed = noted((0.0, 0), (1.0, 50_000), total=1000 * MB)
 
-    assert speed.text(1.0).endswith("50 kB/s, 5 h 34 min left")
+    assert text(speed, 1.0).endswith("50 kB/s, 5 h 34 min left")
 
 
 def test_what_is_done_has_no_time_left() -> None:
     speed = noted((0.0, 0), (1.0, 200 * MB), total=200 * MB)
 
-    assert speed.text(60.0) == "200 of 200 MB (100 %)"
+    assert text(speed, 60.0) == "200 of 200 MB (100 %)"
 
 
 def test_nothing_is_said_before_it_is_known() -> None:
-    assert Speed().text(0.0) == ""
+    assert Speed().progress(Doing.FETCH, 0.0) is None
+    assert noted((0.0, 0), total=0).progress(Doing.FETCH, 1.0) is None
+
+
+def test_the_rate_is_not_known_before_anything_came() -> None:
+    progress = at(noted((0.0, 3 * MB), total=4 * MB), 5.0)
+
+    assert (progress.done_bytes, progress.total_bytes) == (3 * MB, 4 * MB)
+    assert (progress.bytes_per_second, progress.seconds_left) == (None, None)
+
+
+def test_the_values_are_those_of_the_sentence() -> None:
+    progress = at(noted((0.0, 0), (1.0, 200 * MB), (2.0, 400 * MB), total=4000 * MB), 2.0)
+
+    assert progress == Progress(
+        doing=Doing.FETCH,
+        done_bytes=400 * MB,
+        total_bytes=4000 * MB,
+        bytes_per_second=200.0 * MB,
+        seconds_left=18.0,
+    )
+
+
+def test_a_silence_has_no_time_left_and_ends_with_the_rate_of_what_comes_now() -> None:
+    """A store that asked to slow down, or a connection that was replaced."""
+    steps = [(0.0, 0), (1.0, 100 * MB), (2.0, 200 * MB)]
+    silent = at(noted(*steps, total=1000 * MB), 60.0)
+    steps += [(62.0, 201 * MB), (62.6, 261 * MB)]
+    again = at(noted(*steps, total=1000 * MB), 62.6)
+
+    assert (silent.bytes_per_second, silent.seconds_left) == (0.0, None)
+    assert silent.silent_seconds == 58.0
+    assert again.silent_seconds is None
+    assert again.bytes_per_second == 100.0 * MB
+
+
+def test_the_wait_for_the_first_byte_is_no_speed() -> None:
+    speed = noted((0.0, 0), (8.0, 1 * MB), (8.5, 51 * MB), total=1000 * MB)
+
+    assert at(speed, 8.5).bytes_per_second == 100.0 * MB
+
+
+def test_a_store_that_gets_slower_shows_before_it_is_silent() -> None:
+    speed = noted((0.0, 0), (1.0, 100 * MB), total=1000 * MB)
+
+    rates = [at(speed, now).bytes_per_second or 0.0 for now in (1.0, 3.0, 6.0, 9.0)]
+
+    assert rates == sorted(rates, reverse=True)
+    assert rates[-1] < 25 * MB
+
+
+def test_a_rate_limit_that_lets_a_little_through_now_and_then_is_told_as_its_mean() -> None:
+    speed = noted(*((12.0 * step, step * MB) for step in range(20)), total=1000 * MB)
+
+    assert math.isclose(at(speed, 19 * 12.0).bytes_per_second or 0.0, MB / 12, rel_tol=1e-3)
+
+
+def test_the_same_number_said_again_is_no_news() -> None:
+    speed = noted((0.0, 0), (1.0, 10 * MB), *((1.0 + n, 10 * MB) for n in range(30)), total=90 * MB)
+
+    assert at(speed, 30.0).silent_seconds == 29.0
+
+
+def test_another_amount_is_another_piece_of_work() -> None:
+    speed = noted((0.0, 0), (1.0, 100 * MB), total=200 * MB)
+    speed.note(0, 400 * MB, 2.0)
+
+    assert text(speed, 2.1) == "0 of 400 MB (0 %)"
+
+
+def test_the_last_byte_leaves_no_time_and_no_silence() -> None:
+    progress = at(noted((0.0, 0), (1.0, 200 * MB), total=200 * MB), 60.0)
+
+    assert (progress.seconds_left, progress.silent_seconds) == (0.0, None)
+    assert progress.bytes_per_second == 200.0 * MB
+
+
+def test_a_sentence_says_what_is_done() -> None:
+    speed = noted((0.0, 12 * MB), total=253 * MB)
+
+    for doing, start in (
+        (Doing.CHECK, "checks files that look changed, 12 of"),
+        (Doing.IMPORT, "imports it into the hub, 12 of"),
+    ):
+        progress = speed.progress(doing, 0.0)
+        assert progress is not None
+        assert told(progress).startswith(start)
+
+
+PAUSES = st.floats(min_value=0.0, max_value=90.0)
+
+
+@given(
+    st.lists(st.tuples(PAUSES, st.integers(0, 130)), min_size=1, max_size=40),
+    PAUSES,
+)
+def test_whatever_comes_is_told_in_bounds(steps: list[tuple[float, int]], later: float) -> None:
+    """gpustack#312 (scenario 27): 130 % and times that are negative."""
+    times = list(accumulate(pause for pause, _ in steps))
+    done = [percent * MB for _, percent in steps]
+    speed = noted(*zip(times, done, strict=True), total=100 * MB)
+
+    progress = at(speed, times[-1] + later)
+
+    assert progress.done_bytes == min(done[-1], 100 * MB)
+    rate, left = progress.bytes_per_second, progress.seconds_left
+    assert rate is None or (rate >= 0.0 and math.isfinite(rate))
+    assert left is None or (left >= 0.0 and math.isfinite(left))
+    assert (left == 0.0) or progress.done_bytes < 100 * MB
+    assert told(progress)

@@ -51,7 +51,7 @@ def test_what_the_hub_does_not_hold_is_brought_there_and_fetched(
     cache = opened(tmp_path, DirectoryStore(importer.hub), importer=importer)
     told: list[tuple[int, int]] = []
 
-    files = cache.fetch(spec(SOURCE, file="x.gguf"), on_progress=lambda *now: told.append(now))
+    files = cache.fetch(spec(SOURCE, file="x.gguf"), on_import=lambda *now: told.append(now))
 
     assert Path(files.path).name == "x.gguf"
     assert importer.asked == [("org/name@v1", "x.gguf", Format.AUTO)]

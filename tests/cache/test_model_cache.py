@@ -255,8 +255,9 @@ def test_revisions_share_the_files_that_did_not_change(tmp_path: Path) -> None:
     put(tmp_path / "hub", "huggingface/org_name/chat_template.jinja", b"new")
     store.read_keys.clear()
     (Path(old.root) / "config.json").unlink()
+    told: list[tuple[int, int]] = []
 
-    cache.refresh(spec("huggingface/org_name"))
+    cache.refresh(spec("huggingface/org_name"), on_progress=lambda *now: told.append(now))
 
     new = cache.lookup(spec("huggingface/org_name"))
     assert new is not None
@@ -267,6 +268,9 @@ def test_revisions_share_the_files_that_did_not_change(tmp_path: Path) -> None:
     weights = [Path(files.root) / "model.safetensors" for files in (old, new)]
     assert weights[0].stat().st_ino == weights[1].stat().st_ino
     assert old.digest != new.digest
+    # What is shared was here before: it must not pass as speed.
+    assert told[0] == (len(BIG), 2 * len(BIG) + 3)
+    assert told[-1] == (told[0][1], told[0][1])
 
 
 def test_the_digest_is_that_of_the_models_own_files(tmp_path: Path) -> None:

@@ -2,13 +2,15 @@
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from tests.cli.command import xgen_model
-from tests.e2e.agent import MINIMAL_GGUF, Agent
+from tests.e2e.agent import MINIMAL_GGUF, Agent, Entry
 from tests.e2e.conftest import MakeAgent
 from tests.e2e.manifests import manifest, model
 from tests.s3_server import ACCESS_KEY, SECRET_KEY, S3Server, serve_s3
@@ -50,6 +52,17 @@ def up(agent: Agent, *models: str) -> None:
 def events(agent: Agent, kind: str) -> list[dict[str, object]]:
     answer = agent.client.get(f"{agent.url}/api/management/events")
     return [event for event in answer.json()["events"] if event["kind"] == kind]
+
+
+def fetch_bytes(agent: Agent) -> dict[tuple[str, str, str], float]:
+    """By model, what is done, and which of the two numbers it is."""
+    families = text_string_to_metric_families(agent.client.get(f"{agent.url}/metrics").text)
+    return {
+        (each.labels["model"], each.labels["doing"], each.labels["kind"]): each.value
+        for family in families
+        for each in family.samples
+        if each.name == "xgen_fetch_bytes"
+    }
 
 
 def cached(agent: Agent, name: str) -> Path:
@@ -159,7 +172,7 @@ def test_two_agents_on_one_cache_leave_each_other_their_files(
 
 
 def test_commands_beside_a_running_agent(make_agent: MakeAgent, s3: S3Server) -> None:
-    agent = with_hub(make_agent(), s3)
+    agent = with_hub(make_agent("--hub-rate-limit", "4"), s3)
     up(agent, entry("a"), entry("b"))
     agent.wait_state("b", "loaded")
     pid = agent.wait_state("a", "loaded")["pid"]
@@ -175,3 +188,38 @@ def test_commands_beside_a_running_agent(make_agent: MakeAgent, s3: S3Server) ->
     assert agent.wait_state("a", "loaded")["pid"] == pid
     agent.write(manifest(entry("a"), entry("b")))
     agent.wait_state("b", "loaded")
+    assert_that_progress_shows_everywhere(agent, s3)
+    serving = agent.wait_state("a", "loaded")
+    assert serving["digest"] == serving["prefix_digest"]
+    assert (serving["pid"], serving["verified"], serving["progress"]) == (pid, False, None)
+
+
+def assert_that_progress_shows_everywhere(agent: Agent, s3: S3Server) -> None:
+    """gpustack#312 (scenario 27). With JSON, metrics and the command of one fetch under way."""
+    size = len(MINIMAL_GGUF) + 64 * MIB
+    s3.put("models", "gguf/test_d/x.gguf", MINIMAL_GGUF + bytes(64 * MIB))
+    agent.write(manifest(entry("a"), entry("d")))
+
+    def moves(each: Entry) -> bool:
+        return bool(each["progress"] and each["progress"]["seconds_left"])
+
+    fetched = agent.wait_model("d", moves)
+    samples = fetch_bytes(agent)
+    piped = " ".join(xgen_model("status", "--server", agent.url).stdout.split())
+    detail = agent.client.get(f"{agent.url}/api/management/models/d").json()
+
+    progress = fetched["progress"]
+    assert (progress["doing"], progress["total_bytes"]) == ("fetch", size)
+    assert 0 < progress["done_bytes"] <= samples["d", "fetch", "done"] < size
+    assert samples["d", "fetch", "total"] == size
+    assert progress["bytes_per_second"] > 0
+    assert progress["silent_seconds"] is None
+    assert detail["progress"].keys() == progress.keys()
+    told = (
+        r" caching \d+ % .*fetches gguf/test_d: \d+ of 67 MB \(\d+ %\), \d+ [kM]B/s, \d+ \w+ left"
+    )
+    assert re.search(told, piped), piped
+    assert [fetched[key] for key in ("digest", "prefix_digest", "verified")] == [None] * 3
+    agent.write(manifest(entry("a")))
+    agent.wait_gone("d")
+    assert fetch_bytes(agent) == {}

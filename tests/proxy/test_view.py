@@ -9,7 +9,7 @@ import msgspec
 from reconciler.plan.ids import FilesDigest, ModelName, NodeName, SpecHash
 from reconciler.plan.phase import State
 from reconciler.proxy import view
-from reconciler.status import Condition, Device, Revision, Status, TargetStatus
+from reconciler.status import Condition, Device, Doing, Progress, Revision, Status, TargetStatus
 from tests.proxy.builders import KEY, model, status
 
 
@@ -21,7 +21,13 @@ def _full_status() -> Status:
         spec_hash=SpecHash("1:ab"),
         digest=FilesDigest("cd"),
         pid=42,
-        progress=(1, 2),
+        progress=Progress(
+            doing=Doing.FETCH,
+            done_bytes=1,
+            total_bytes=2,
+            bytes_per_second=0.5,
+            seconds_left=2.0,
+        ),
         target=TargetStatus(spec_hash=SpecHash("1:ef"), state=State.CACHING, reason="new flags"),
     )
     return replace(
@@ -92,7 +98,14 @@ def test_a_model_has_every_field_of_the_contract() -> None:
         "target": {"spec_hash": "1:ef", "state": "caching", "reason": "new flags"},
     }
     assert serving | expected == serving
-    assert serving["progress"] == {"done_bytes": 1, "total_bytes": 2}
+    assert serving["progress"] == {
+        "done_bytes": 1,
+        "total_bytes": 2,
+        "doing": "fetch",
+        "bytes_per_second": 0.5,
+        "seconds_left": 2.0,
+        "silent_seconds": None,
+    }
 
 
 def test_a_backends_key_is_never_shown() -> None:
