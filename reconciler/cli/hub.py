@@ -3,6 +3,7 @@
 import typer
 
 from reconciler.cli.hub_list import list_prefixes
+from reconciler.cli.hub_pull import pull
 from reconciler.cli.hub_push import push
 from reconciler.cli.hub_remove import gc, rm
 from reconciler.cli.hub_verify import verify
@@ -16,6 +17,7 @@ hub = typer.Typer(
 )
 hub.command("list", short_help="Show what the hub holds.")(list_prefixes)
 hub.command("push", short_help="Put a folder's files there, with a catalog.")(push)
+hub.command("pull", short_help="Bring a model's files into a folder.")(pull)
 hub.command("import", short_help="Bring a model from Hugging Face there.")(import_)
 hub.command("verify", short_help="Check that files are as they were pushed.")(verify)
 hub.command("rm", short_help="Remove a model from the hub.")(rm)

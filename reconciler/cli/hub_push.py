@@ -11,8 +11,9 @@ from reconciler.cache.names import check_paths
 from reconciler.cli.checks.finding import size
 from reconciler.cli.hub_place import HubOption, PrefixArgument, count, opened
 from reconciler.cli.hub_progress import Told
-from reconciler.cli.output import Output, OutputOption, print_json
-from reconciler.hub.catalog import Facts
+from reconciler.cli.output import Output, OutputOption, print_json, remark
+from reconciler.hub.catalog import Catalog, Facts
+from reconciler.hub.pulled import pulled_catalog
 from reconciler.hub.push import Order, Outcome
 from reconciler.hub.push import push as push_folder
 from reconciler.node.describe import describe
@@ -46,7 +47,7 @@ def push(
 
     What is there already is not uploaded again, also after a push that was cut off. Nothing is
     overwritten: older digests can be pulled until `hub gc`. Hidden names stay out; links are
-    followed inside DIR.
+    followed inside DIR. What `hub pull` brought keeps its licence, upstream and revision.
     """
     if revision is not None and upstream is None:
         raise typer.BadParameter("it needs --upstream", param_hint="--revision")
@@ -61,6 +62,7 @@ def push(
         revision=revision,
         again=again,
         dry_run=dry_run,
+        pulled=pulled_catalog(folder),
     )
     begun = time.monotonic()
     with opened(hub) as place, Told() as told:
@@ -70,6 +72,22 @@ def push(
         print_json(_json(outcome, order, location))
     else:
         typer.echo(_said(outcome, order, location, time.monotonic() - begun))
+    if order.pulled is not None and order.pulled.digest != outcome.catalog.digest:
+        _remark_on(order, order.pulled)
+
+
+def _remark_on(order: Order, pulled: Catalog) -> None:
+    """The files are others than those that the catalog beside them speaks of."""
+    said = {
+        "--licence": (order.licence, pulled.licence),
+        "--upstream": (order.upstream, pulled.upstream.repository if pulled.upstream else None),
+    }
+    lost = [f"{flag} {was}" for flag, (now, was) in said.items() if was is not None and now is None]
+    if lost:
+        remark(
+            f"{order.folder} holds other files than when it was pulled: what the hub said of it "
+            f"then was not taken over; say it if it holds: {' '.join(lost)}"
+        )
 
 
 def _said(outcome: Outcome, order: Order, location: str, seconds: float) -> str:

@@ -6,10 +6,16 @@ import typer
 
 from reconciler.cli.checks.finding import size
 from reconciler.cli.exits import ExitCode
-from reconciler.cli.hub_place import HubOption, PrefixArgument, count, existing_state, opened
+from reconciler.cli.hub_place import (
+    HubOption,
+    PrefixArgument,
+    catalog_of,
+    count,
+    existing_state,
+    opened,
+)
 from reconciler.cli.hub_progress import Told
 from reconciler.cli.output import Output, OutputOption, complain, print_json, remark
-from reconciler.errors import Rejected
 from reconciler.hub.catalog import Catalog
 from reconciler.hub.integrity import BadFile, bad_by_content, bad_by_size
 from reconciler.hub.prefix_state import PrefixState
@@ -33,7 +39,7 @@ def verify(
     """
     with opened(hub) as place:
         state = existing_state(place, prefix)
-        catalog = _catalog(state, digest)
+        catalog = catalog_of(state, digest, doing="verify")
         bad = () if catalog is None else _bad(place, state, catalog, deep=deep)
         location = place.location
     if output is Output.JSON:
@@ -45,22 +51,6 @@ def verify(
             complain(f"{prefix}/{each.path}: {each.cause}")
         typer.echo(_said(prefix, catalog, bad, deep=deep))
     return ExitCode.ERROR if bad else ExitCode.OK
-
-
-def _catalog(state: PrefixState, digest: str | None) -> Catalog | None:
-    """None: it has none. Raises Rejected where it is damaged, or its push has not ended."""
-    if digest is not None:
-        for each in state.pushed:
-            if each.catalog.digest.startswith(digest):
-                return each.catalog
-        raise Rejected(f"cannot verify {state.prefix}: it has no catalog of digest {digest}")
-    if state.current is None and state.damaged:
-        raise Rejected(f"cannot verify {state.prefix}: {next(iter(state.damaged.values()))}")
-    if state.current is None and state.pushes:
-        raise Rejected(
-            f"cannot verify {state.prefix}: its first push is under way, or was cut off; push again"
-        )
-    return state.current
 
 
 def _bad(

@@ -61,6 +61,7 @@ class Order:
 
     `pushed_at`: RFC 3339. `again`: upload also what is there. `dry_run`: change nothing.
     `keep_others`: what is in force and the folder does not have stays part of the prefix.
+    `pulled`: what another hub said of the folder; it counts where that is still its content.
     `check_names` and `describe` are the cache's and the backends' judgement of the files; both
     raise XgenError where no node could use them.
     """
@@ -76,6 +77,7 @@ class Order:
     again: bool = False
     dry_run: bool = False
     keep_others: bool = False
+    pulled: Catalog | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,24 +181,32 @@ def _draft(
     kept: tuple[CatalogFile, ...],
     facts: Facts,
 ) -> Catalog:
-    """The new catalog without the folder's files. What is not said again stays as it was; a
-    revision only for the same content."""
-    current = state.current
+    """The new catalog without the folder's files. What is not said again stays as it was."""
     digest = hashed_digest(hashed, beside=kept)
-    before = current.upstream if current is not None else None
-    repository = order.upstream or (before.repository if before else None)
-    revision = order.revision
-    if revision is None and before is not None and current is not None:
-        is_same = current.digest == digest and repository == before.repository
-        revision = before.revision if is_same else None
+    pulled = order.pulled if order.pulled is not None and order.pulled.digest == digest else None
+    before = tuple(each for each in (pulled, state.current) if each is not None)
     return Catalog(
         digest=digest,
         pushed_at=order.pushed_at,
         facts=Facts(format=facts.format) if kept else facts,  # what several have in common
-        licence=order.licence or (current.licence if current is not None else None),
-        upstream=Upstream(repository=repository, revision=revision) if repository else None,
+        licence=order.licence or next((each.licence for each in before if each.licence), None),
+        upstream=_upstream(order, digest, before),
         files=kept,
     )
+
+
+def _upstream(order: Order, digest: str, before: Sequence[Catalog]) -> Upstream | None:
+    """The first of the catalogs before that names one counts; a revision only for one content."""
+    known = [(each.digest, each.upstream) for each in before if each.upstream is not None]
+    repository = order.upstream or (known[0][1].repository if known else None)
+    if repository is None:
+        return None
+    revisions = (
+        upstream.revision
+        for of_digest, upstream in known
+        if of_digest == digest and upstream.repository == repository
+    )
+    return Upstream(repository=repository, revision=order.revision or next(revisions, None))
 
 
 def _is_there(draft: Catalog, current: Catalog, state: PrefixState) -> bool:

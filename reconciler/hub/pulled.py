@@ -1,0 +1,71 @@
+"""The catalog that stays with a folder of pulled files: what a push of them elsewhere must know.
+
+It lies at `.xgen/catalog.json`, as in a hub, and names every file at its own path.
+"""
+
+import os
+from collections.abc import Collection
+from pathlib import Path
+
+import msgspec
+
+from reconciler.errors import Rejected, Transient
+from reconciler.hub.catalog import (
+    CATALOG,
+    CATALOGS,
+    LIMIT_BYTES,
+    OBJECTS,
+    PUSHES,
+    Catalog,
+    Facts,
+    digest_of,
+    dump_catalog,
+    parse_catalog,
+)
+
+
+def part_of(catalog: Catalog, paths: Collection[str]) -> Catalog:
+    """What it says of these files alone (PURE). They lie at their own paths."""
+    files = tuple(
+        msgspec.structs.replace(file, key=file.path) for file in catalog.files if file.path in paths
+    )
+    is_whole = len(files) == len(catalog.files)
+    return msgspec.structs.replace(
+        catalog,
+        digest=digest_of(files),
+        facts=catalog.facts if is_whole else Facts(format=catalog.facts.format),
+        files=files,
+    )
+
+
+def check_no_prefix(folder: Path) -> None:
+    """Raises Rejected for a folder in which a hub keeps its own records of pushes."""
+    if any((folder / below).exists() for below in (CATALOGS, OBJECTS, PUSHES)):
+        raise Rejected(f"cannot pull into {folder}: it is a prefix of a hub; give another folder")
+
+
+def save_pulled(folder: Path, catalog: Catalog) -> None:
+    """On disk when this returns. Raises OSError."""
+    path = folder / CATALOG
+    new = path.with_name(f"{path.name}.new")
+    with new.open("wb") as file:
+        file.write(dump_catalog(catalog))
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(new, path)
+
+
+def pulled_catalog(folder: Path) -> Catalog | None:
+    """What the folder was pulled as; None: it was not. Raises Rejected where that is damaged."""
+    path = folder / CATALOG
+    try:
+        with path.open("rb") as file:
+            content = file.read(LIMIT_BYTES + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as exc:
+        raise Transient(f"cannot read {path}: {exc.strerror}") from exc
+    try:
+        return parse_catalog(content, str(path))
+    except Rejected as exc:
+        raise Rejected(f"{exc}; remove it, or pull the model again") from exc
