@@ -3,6 +3,7 @@
 .use/AGENT.json    {"version": 1, "node": …, "data_dir": …, "budget_bytes": null,
                     "pins": [{"prefix": …, "digest": …, "files": {path: [model, …]}}]}
 .use/used.json     {"version": 1, "used": {prefix: {digest: {path: seconds since 1970}}}}
+.use/*.room        what downloads have still to write (`reservations`)
 .use/.lock         held while one is written, and from the look at all of them to an eviction
 
 An agent that is gone needs its files when it comes back: what it said counts for a week after it
@@ -61,7 +62,7 @@ class PinBoard:
 
     def __init__(self, layout: Layout, owner: Owner) -> None:
         self._folder = layout.uses
-        self._owner = owner
+        self.owner = owner
         self._own: Pins | None = None
 
     @contextmanager
@@ -83,8 +84,8 @@ class PinBoard:
                 self._note_uses(before.pins, pins)
             data = {
                 "version": _VERSION,
-                "node": self._owner.node,
-                "data_dir": self._owner.data_dir,
+                "node": self.owner.node,
+                "data_dir": self.owner.data_dir,
                 "budget_bytes": budget_bytes,
                 "pins": [
                     {
@@ -113,7 +114,7 @@ class PinBoard:
         """What all agents need."""
         merged = self._own or Pins()
         for each in self.said():
-            if self._own is None or each.owner != self._owner:
+            if self._own is None or each.owner != self.owner:
                 merged |= each.pins
         return merged
 
@@ -138,7 +139,7 @@ class PinBoard:
 
     @property
     def _path(self) -> Path:
-        return self._folder / f"{self._owner.key}.json"
+        return self._folder / f"{self.owner.key}.json"
 
     def _all(self) -> Iterator[Said]:
         for path in sorted(self._folder.glob("*.json")):

@@ -3,19 +3,19 @@
 import shutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from reconciler.cache.amounts import human
 from reconciler.cache.budget import Budget, headroom_bytes
 from reconciler.cache.eviction import Freed, choose_evictions
 from reconciler.cache.inventory import StoredRevision
-from reconciler.cache.layout import Layout, has_size
+from reconciler.cache.layout import Layout
 from reconciler.cache.news import News
-from reconciler.cache.partial import allocated_bytes, remove_others
+from reconciler.cache.partial import remove_others
 from reconciler.cache.pin_board import PinBoard
 from reconciler.cache.pins import Holding, Pins
+from reconciler.cache.reservations import Reservation, Reservations
 from reconciler.cache.store import StoredObject
 from reconciler.cache.sweep import Order, Swept, sweep
 from reconciler.cache.usage import Usage
@@ -24,23 +24,17 @@ from reconciler.errors import Transient
 _TOLD_MODELS = 5
 
 
-@dataclass(frozen=True, slots=True)
-class _Promise:
-    """A download under way. `folder`: where its files get their names."""
-
-    folder: Path
-    items: tuple[StoredObject, ...]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
     """Bytes that a download and others still write, and what there is for them.
 
-    `budget` None: there is none. `used`: by the cache. `headroom`: what must stay free.
+    `promised`: to others of this agent; `elsewhere`: by other agents that live. `budget` None:
+    there is none. `used`: by the cache. `headroom`: what must stay free.
     """
 
     needed: int
     promised: int
+    elsewhere: Sequence[tuple[Reservation, int]]
     free: int
     headroom: int
     used: int
@@ -49,7 +43,7 @@ class Demand:
     @property
     def missing(self) -> Freed:
         """What has to go first."""
-        wanted = self.needed + self.promised
+        wanted = self.needed + self.promised + sum(size for _, size in self.elsewhere)
         over = 0 if self.budget is None else max(0, self.used + wanted - self.budget)
         return Freed(cache=over, disk=max(0, wanted + self.headroom - self.free))
 
@@ -71,7 +65,8 @@ class Room:
         self._budget = budget
         self._tell = tell
         self._making = threading.Lock()
-        self._promises: list[_Promise] = []
+        self._reservations = Reservations(layout)
+        self._promises: list[Reservation] = []
         self._disk_bytes = 0
 
     @property
@@ -95,14 +90,27 @@ class Room:
         The prefix's lock is held. What no model needs is evicted for it, the least recently used
         first. Raises Transient with the numbers where that is not enough; nothing is evicted then.
         """
-        promise = _Promise(self._layout.folder(model.prefix, model.digest), tuple(items))
-        with self._making:
-            self._make(model, promise, cancelled)
-            self._promises.append(promise)
-        try:
+        promise = Reservation(
+            owner=self._board.owner, prefix=model.prefix, digest=model.digest, items=tuple(items)
+        )
+        with ExitStack() as stack:
+            with self._making:
+                if promise.unwritten(self._layout) > 0:
+                    stack.enter_context(self._decided(model, promise, cancelled))
+                self._promises.append(promise)
+                stack.callback(self._promises.remove, promise)
             yield
-        finally:
-            self._promises.remove(promise)
+
+    @contextmanager
+    def _decided(
+        self, model: Holding, promise: Reservation, cancelled: Callable[[], bool]
+    ) -> Iterator[None]:
+        """Other agents decide before us, or after us with what we have reserved."""
+        with ExitStack() as stack:
+            with self._reservations.deciding(cancelled):
+                self._make(model, promise, cancelled)
+                stack.enter_context(self._reservations.told(promise))
+            yield
 
     def relieve(self) -> None:
         """The disk is so full that nothing can be written: give back what must stay free.
@@ -119,28 +127,24 @@ class Room:
             for told in swept.evicted:
                 self._tell(told)
 
-    def _make(self, model: Holding, promise: _Promise, cancelled: Callable[[], bool]) -> None:
+    def _make(self, model: Holding, promise: Reservation, cancelled: Callable[[], bool]) -> None:
         """What downloads that were cut off have left goes last: it is wanted, as a rule."""
-        if self._unwritten(promise) == 0:
-            return
-        if self._budget is not None:
-            self._usage.measure()
         if self._demand(promise).missing == Freed():
             return
         refusal = self._evict(model, promise, cancelled)
         if refusal is None:
             return
-        items = [item for each in (*self._promises, promise) for item in each.items]
+        coming = (*self._promises, *self._reservations.of_others(), promise)
+        items = [item for each in coming for item in each.items]
         remove_others(self._layout.partials, items)
         refusal = self._evict(model, promise, cancelled)
         if refusal is not None:
             raise Transient(refusal)
 
     def _evict(
-        self, model: Holding, promise: _Promise, cancelled: Callable[[], bool]
+        self, model: Holding, promise: Reservation, cancelled: Callable[[], bool]
     ) -> str | None:
         """Why that cannot be enough; nothing went then."""
-        self._usage.measure()
         demand = self._demand(promise)
         if demand.missing == Freed():
             return None
@@ -159,24 +163,24 @@ class Room:
             self._tell(told)
         return None
 
-    def _demand(self, promise: _Promise) -> Demand:
+    def _demand(self, promise: Reservation) -> Demand:
+        """What gets its place on the disk meanwhile counts twice rather than not at all."""
+        needed = promise.unwritten(self._layout)
+        promised = sum(each.unwritten(self._layout) for each in self._promises)
+        others = self._reservations.of_others()
+        elsewhere = [(each, each.unwritten(self._layout)) for each in others]
+        if self._budget is not None:
+            self._usage.measure()
         disk = shutil.disk_usage(self._layout.models)
         self._disk_bytes = disk.total
         return Demand(
-            needed=self._unwritten(promise),
-            promised=sum(map(self._unwritten, self._promises)),
+            needed=needed,
+            promised=promised,
+            elsewhere=[(each, size) for each, size in elsewhere if size],
             free=disk.free,
             headroom=headroom_bytes(disk.total),
             used=self._usage.bytes,
             budget=self.budget_bytes,
-        )
-
-    def _unwritten(self, promise: _Promise) -> int:
-        """Bytes of a download that have no place on the disk yet."""
-        return sum(
-            item.size_bytes - allocated_bytes(self._layout.partials, item)
-            for item in promise.items
-            if not has_size(promise.folder / item.path, item.size_bytes)
         )
 
     def _refusal(self, prefix: str, demand: Demand, swept: Swept) -> str:
@@ -187,6 +191,8 @@ class Room:
         ]
         if demand.promised:
             said.append(f"downloads under way still need {human(demand.promised)}")
+        if demand.elsewhere:
+            said.append(f"other agents' downloads still need {_told(demand.elsewhere)}")
         if demand.budget is not None:
             said.append(f"the cache has {human(demand.used)} of its {human(demand.budget)}")
         can_go = max(swept.choice.freed.cache, swept.choice.freed.disk)
@@ -197,6 +203,13 @@ class Room:
             more = [f"and {len(most) - _TOLD_MODELS} more"] if len(most) > _TOLD_MODELS else []
             said.append(f"pinned by {', '.join([*told, *more])}")
         return "; ".join(said)
+
+
+def _told(reserved: Sequence[tuple[Reservation, int]]) -> str:
+    return ", ".join(
+        f"{human(size)} for {each.prefix} on {each.owner.node} in {each.owner.data_dir}"
+        for each, size in reserved
+    )
 
 
 def pinned_by(revisions: Sequence[StoredRevision], pins: Pins) -> dict[str, int]:
