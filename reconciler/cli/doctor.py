@@ -15,6 +15,7 @@ from reconciler.cli.checks.agent import agent_findings
 from reconciler.cli.checks.data_folder import data_folder_findings, lock_holder
 from reconciler.cli.checks.engines import engine_findings
 from reconciler.cli.checks.finding import Finding, Level, skip
+from reconciler.cli.checks.gpu import gpu_findings
 from reconciler.cli.checks.hub import hub_findings
 from reconciler.cli.checks.machine import machine_findings
 from reconciler.cli.checks.manifest import manifest_findings
@@ -115,6 +116,7 @@ def doctor(
 def _findings(subject: Subject) -> Iterator[Finding]:
     host = socket.gethostname()
     yield from machine_findings(subject.models_dir)
+    yield from gpu_findings()
     yield from data_folder_findings(subject.folder, subject.node, host)
     remembered = read_json(subject.folder / "node.json").get("node")
     desired: Desired | None = None

@@ -23,6 +23,7 @@ COMMANDS = {
     "validate": "Check manifests; every problem with its place.",
     "plan": "Say what a manifest would start, restart and stop.",
     "status": "Show nodes and models: states and reasons.",
+    "gpus": "Show this machine's GPUs, and what uses them.",
     "logs": "Print what a model's backend printed.",
     "events": "Show what happened on a node, and why.",
     "reconcile": "Make an agent look again now; retry failures.",

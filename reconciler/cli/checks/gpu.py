@@ -1,0 +1,82 @@
+"""The GPUs: what each step of the detection said, and what to do where it found none."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from reconciler.cli.checks.finding import Finding, fail, ok, skip, warn
+from reconciler.observe.devices.cards import Card, unclaimed_cards
+from reconciler.observe.devices.survey import survey
+from reconciler.plan.gpu_order import Inventory, inventory
+from reconciler.plan.gpu_survey import Answer, Cause, Step
+from reconciler.plan.gpus import Vendor
+
+_SUBJECT = "gpu"
+_VENDORS = {Step.AMDSMI: Vendor.AMD, Step.SYSFS: Vendor.AMD, Step.NVML: Vendor.NVIDIA}
+_GROUPS = (
+    "add the agent's user to the groups video and render; in a container: --device /dev/kfd "
+    "--device /dev/dri --group-add video --group-add render"
+)
+_HUNG = "look for the driver's errors in `dmesg`; reset the GPU, or reboot the machine"
+_STEPS: Mapping[tuple[Step, Cause], str] = {
+    (Step.NVML, Cause.ABSENT): "install NVIDIA's driver; in a container: --gpus all, with NVIDIA's "
+    "container toolkit, or a device plugin",
+    (Step.NVML, Cause.NO_DRIVER): "modprobe nvidia; if that fails, install the driver for this "
+    "kernel",
+    (Step.NVML, Cause.MISMATCH): "the driver was upgraded under the loaded kernel module: reboot, "
+    "or stop what uses GPUs and reload nvidia_uvm, nvidia_drm, nvidia_modeset and nvidia; restart "
+    "the container",
+    (Step.NVML, Cause.NO_PERMISSION): "give the agent's user the files /dev/nvidia*",
+    (Step.NVML, Cause.NO_DEVICE): "give the container its GPUs: --gpus all, or a device plugin",
+    (Step.AMDSMI, Cause.MISMATCH): "pip install /opt/rocm/share/amd_smi, which fits the library",
+    (Step.AMDSMI, Cause.NO_PERMISSION): _GROUPS,
+    (
+        Step.SYSFS,
+        Cause.ABSENT,
+    ): "modprobe amdgpu; if that fails, install the driver for this kernel",
+    (Step.SYSFS, Cause.NO_PERMISSION): _GROUPS,
+    (Step.SYSFS, Cause.NO_DEVICE): "give the container its GPUs: --device /dev/kfd "
+    "--device /dev/dri, or a device plugin",
+}
+_LOOK = "xgen-model gpus shows the whole answer; nvidia-smi or amd-smi may say more"
+_HARMLESS = (Cause.ABSENT, Cause.NO_DRIVER, Cause.NO_DEVICE, Cause.NOT_ASKED)
+"""As long as there is no card that they should have found."""
+
+
+def gpu_findings(root: Path = Path("/")) -> Iterator[Finding]:
+    """`root`: where /sys and /dev are."""
+    answers = survey(root=root)
+    united = inventory(answers, os.environ)
+    cards = unclaimed_cards(united.devices, root)
+    for answer in answers:
+        yield _finding(answer, united, cards)
+        for note in answer.notes:
+            yield warn(_SUBJECT, f"{answer.step}: {note}", _GROUPS if "/dev/" in note else _LOOK)
+    for gpu in united.devices:
+        if gpu.unusable is not None:
+            yield skip(_SUBJECT, f"{gpu.pci or gpu.identity} is not used: {gpu.unusable}")
+    for note in united.notes:
+        yield warn(_SUBJECT, note, "start the agent with another mask, or with none")
+    if not united.usable:
+        yield skip(_SUBJECT, "none can be used: models run on the CPU")
+
+
+def _finding(answer: Answer, united: Inventory, cards: Sequence[Card]) -> Finding:
+    said = f"{answer.step}: {answer.reason}"
+    if answer.cause is None:
+        return ok(_SUBJECT, said)
+    vendor = _VENDORS.get(answer.step)
+    told = any(gpu.vendor is vendor for gpu in united.devices)
+    step = _step(answer.step, answer.cause)
+    if answer.cause not in _HARMLESS:
+        return warn(_SUBJECT, said, step) if told else fail(_SUBJECT, said, step)
+    missing = [card.pci for card in cards if card.vendor is vendor]
+    if told or not missing or (answer.step, answer.cause) not in _STEPS:
+        return skip(_SUBJECT, said)
+    return warn(_SUBJECT, f"{said}; on the PCI bus: {', '.join(missing)}", step)
+
+
+def _step(step: Step, cause: Cause) -> str:
+    if cause in (Cause.HUNG, Cause.CRASHED):
+        return _HUNG
+    return _STEPS.get((step, cause), _LOOK)

@@ -1,0 +1,107 @@
+"""`xgen-model gpus`: which GPUs this machine has, who said so, and who uses them."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from reconciler.cli.client import known_agent
+from reconciler.cli.gpus_view import Found, render
+from reconciler.cli.options import DataDir, ServerOption, data_dir
+from reconciler.cli.output import Output, OutputOption, console, print_json, remark, show
+from reconciler.errors import XgenError
+from reconciler.observe.devices.cards import unclaimed_cards
+from reconciler.observe.devices.survey import survey
+from reconciler.observe.processes import HOST_PID_NAMESPACE, pid_namespace, read_process
+from reconciler.plan.gpu_order import inventory
+from reconciler.plan.gpus import Gpu, pci_address
+
+Holders = Mapping[str, Sequence[str]]
+"""Of each model that holds GPUs, their ids."""
+
+
+def gpus(
+    server: ServerOption = None, data: DataDir = None, output: OutputOption = Output.TEXT
+) -> None:
+    """Show this machine's GPUs, what each step of the detection said, and what uses them.
+
+    It asks the machine itself, with the masks of its own environment; the agent of this node, where
+    one answers, says which models hold which GPU.
+    """
+    holders = _holders(server, data_dir(data))
+    answers = survey()
+    named = [gpu for ids in holders.values() for gpu in ids]
+    united = inventory(answers, os.environ, named)
+    found = Found(
+        answers=answers,
+        gpus=united.devices,
+        notes=united.notes,
+        cards=tuple(unclaimed_cards(united.devices)),
+        held_by={gpu.identity: _held_by(gpu, holders) for gpu in united.devices},
+        names=_names(united.devices),
+    )
+    if output is Output.JSON:
+        print_json(_as_json(found))
+    else:
+        out = console()
+        show(out, render(found, width=out.width))
+    here = {each for gpu in united.devices for each in _ids(gpu)}
+    for model, ids in holders.items():
+        for gone in (gpu for gpu in ids if gpu not in here):
+            remark(f"{model} holds {gone}, which is not here")
+
+
+def _holders(server: str | None, folder: Path) -> Holders:
+    try:
+        agent = known_agent(server, folder)
+        if agent is None:
+            return {}
+        models = agent.get("/api/cluster/_self").get("models", [])
+    except XgenError as exc:
+        remark(f"which models hold GPUs is not known: {exc}")
+        return {}
+    return {model["name"]: model["gpu_ids"] for model in models if model.get("gpu_ids")}
+
+
+def _ids(gpu: Gpu) -> set[str]:
+    return {gpu.identity, *(each for each in (gpu.uuid, gpu.pci) if each is not None)}
+
+
+def _held_by(gpu: Gpu, holders: Holders) -> list[str]:
+    return [
+        model
+        for model, ids in holders.items()
+        if any(each in _ids(gpu) or pci_address(each) == gpu.identity for each in ids)
+    ]
+
+
+def _names(devices: Sequence[Gpu]) -> dict[int, str]:
+    """Of the processes on GPUs. Drivers tell the machine's own pids: elsewhere they are others'."""
+    if pid_namespace() != HOST_PID_NAMESPACE:
+        return {}
+    pids = {process.pid for device in devices for process in device.processes or ()}
+    found = {pid: read_process(pid) for pid in pids}
+    return {pid: process.name for pid, process in found.items() if process is not None}
+
+
+def _as_json(found: Found) -> dict[str, object]:
+    return {
+        "api": 1,
+        "chain": [
+            {
+                "step": answer.step,
+                "devices": len(answer.devices),
+                "reason": answer.reason,
+                "cause": answer.cause,
+                "notes": answer.notes,
+                "driver": answer.driver,
+            }
+            for answer in found.answers
+        ],
+        "gpus": [
+            asdict(gpu) | {"class": gpu.gpu_class, "models": found.held_by[gpu.identity]}
+            for gpu in found.gpus
+        ],
+        "notes": found.notes,
+        "unclaimed": [asdict(card) for card in found.cards],
+    }

@@ -1,0 +1,47 @@
+"""The cards on the PCI bus, which need no driver to be seen: what nobody answers for is told."""
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from reconciler.plan.gpus import Gpu, Vendor, pci_address
+
+_VENDORS = {"0x10de": Vendor.NVIDIA, "0x1002": Vendor.AMD}
+_CLASSES = ("0x03", "0x12")  # display controllers, processing accelerators
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    vendor: Vendor
+    pci: str
+
+
+def unclaimed_cards(devices: Iterable[Gpu], root: Path = Path("/")) -> list[Card]:
+    """Cards of either vendor that are none of these devices, in PCI order.
+
+    A container sees the whole machine's here, so one more than it was given is no fault. `root`:
+    where /sys is.
+    """
+    claimed = {(device.pci or "").partition(".")[0] for device in devices}
+    bus = root / "sys/bus/pci/devices"
+    try:
+        names = sorted(os.listdir(bus))
+    except OSError:
+        return []
+    found = [(name, _vendor(bus / name)) for name in names if pci_address(name) is not None]
+    return [
+        Card(vendor=vendor, pci=name)
+        for name, vendor in found
+        if vendor is not None and name.partition(".")[0] not in claimed
+    ]
+
+
+def _vendor(folder: Path) -> Vendor | None:
+    """None for what is no GPU, or none of these vendors'."""
+    try:
+        kind = (folder / "class").read_text(encoding="ascii")
+        vendor = (folder / "vendor").read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return None
+    return _VENDORS.get(vendor) if kind.startswith(_CLASSES) else None

@@ -1,0 +1,165 @@
+"""`gpus`, and what `doctor` says of GPUs, on machines that their libraries describe."""
+
+import json
+import os
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconciler.cli.checks.finding import Level
+from reconciler.cli.checks.gpu import gpu_findings
+from tests.cli.command import on_a_terminal, xgen_model
+from tests.observe.gpu_libraries import GpuLibraries, build, records
+
+GIB = 2**30
+CARDS = (
+    {"uuid": "GPU-far", "pci": "0000:17:00.0", "total": 80 * GIB, "used": 0, "util": 3},
+    {"uuid": "GPU-near", "pci": "0000:03:00.0", "total": 80 * GIB, "used": GIB},
+    {"error": 15},
+)
+APU = {"pci": "0000:c5:00.0", "gfx": "0x1151", "total": GIB, "gtt": 64 * GIB, "hip": 0}
+
+
+@pytest.fixture(scope="module")
+def libraries(tmp_path_factory: pytest.TempPathFactory) -> GpuLibraries:
+    return build(tmp_path_factory.mktemp("gpu-libraries"))
+
+
+@pytest.fixture
+def env(libraries: GpuLibraries, tmp_path: Path) -> dict[str, str]:
+    """Three of NVIDIA, one of them lost; an APU of AMD. We are on the near one."""
+    processes = records("process", {"on": "GPU-near", "pid": os.getpid(), "memory": GIB})
+    nvidia, amd = records("gpu", *CARDS) + processes, records("gpu", APU)
+    return libraries.machine(tmp_path, nvidia=nvidia, amd=amd)
+
+
+@pytest.fixture
+def agent() -> Iterator[str]:
+    """What an agent says whose models hold a GPU, an APU, and one that is gone."""
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            held = {"chat": ["GPU-near"], "small": ["C5:00.0"], "lost": ["GPU-gone"], "cpu": []}
+            models = [{"name": name, "gpu_ids": ids} for name, ids in held.items()]
+            body = json.dumps({"models": models}).encode()
+            self.send_response(200)
+            self.send_header("X-Served-By", "node-a/-")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
+        threading.Thread(target=server.serve_forever).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def told(result: Any) -> dict[str, Any]:
+    assert result.returncode == 0
+    value: dict[str, Any] = json.loads(result.stdout)
+    return value
+
+
+def test_the_devices_of_both_vendors_stand_in_pci_order_with_the_models_on_them(
+    env: dict[str, str], agent: str
+) -> None:
+    result = xgen_model("gpus", "--server", agent, "--output", "json", env=env)
+
+    said = told(result)
+    gpus = [(gpu["index"], gpu["pci"], gpu["class"], gpu["models"]) for gpu in said["gpus"]]
+    assert gpus == [
+        (0, "0000:03:00.0", "nvidia", ["chat"]),
+        (1, "0000:17:00.0", "nvidia", []),
+        (2, "0000:c5:00.0", "amd-rdna", ["small"]),
+    ]
+    assert said["gpus"][0]["processes"] == [{"pid": os.getpid(), "memory_bytes": GIB}]
+    assert said["gpus"][2]["memory_total_bytes"] == 64 * GIB
+    assert [step["step"] for step in said["chain"]] == ["amdsmi", "sysfs", "nvml", "torch", "cpu"]
+    assert "GPU is lost" in said["chain"][2]["notes"][0]
+    assert "lost holds GPU-gone" in result.stderr
+
+
+def test_without_an_agent_masks_and_apus_are_explained(env: dict[str, str]) -> None:
+    env |= {"CUDA_VISIBLE_DEVICES": "1"}
+
+    result = xgen_model("gpus", env=env)
+
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "0000:03:00.0 is not used: hidden by CUDA_VISIBLE_DEVICES=1" in result.stdout
+    assert "0000:c5:00.0 is not used: an APU" in result.stdout
+    assert str(os.getpid()) in result.stdout
+
+
+def test_an_agent_that_does_not_answer_costs_only_its_part_and_a_narrow_terminal_columns(
+    env: dict[str, str],
+) -> None:
+    code, shown = on_a_terminal("gpus", "--server", "127.0.0.1:9", columns=60, env=env)
+
+    assert code == 0
+    assert "is not known" in shown
+    assert "MODELS" in shown
+    assert "UUID" not in shown
+
+
+def test_a_machine_without_gpus_says_so_and_why() -> None:
+    result = xgen_model("gpus")
+
+    assert result.returncode == 0
+    assert "models run on the CPU" in result.stdout
+    assert "libnvidia-ml.so.1" in result.stdout
+
+
+def gpu_checks(env: dict[str, str], tmp_path: Path) -> tuple[int, list[dict[str, str]]]:
+    result = xgen_model("doctor", "--output", "json", "--data-dir", tmp_path / "data", env=env)
+    checks = json.loads(result.stdout)["checks"]
+    return result.returncode, [check for check in checks if check["subject"] == "gpu"]
+
+
+def test_doctor_says_what_to_do_about_a_driver_that_does_not_answer(
+    libraries: GpuLibraries, tmp_path: Path
+) -> None:
+    nvidia, amd = records("sys", {"nvmlInitWithFlags": 18}), records("sys", {"amdsmi_init": 10})
+
+    code, checks = gpu_checks(libraries.machine(tmp_path, nvidia=nvidia, amd=amd), tmp_path)
+
+    failed = {check["message"].partition(":")[0]: check for check in checks if check["next"]}
+    assert code == 1
+    assert set(failed) == {"amdsmi", "nvml"}
+    assert {check["level"] for check in failed.values()} == {"fail"}
+    assert "reboot" in failed["nvml"]["next"]
+    assert "video and render" in failed["amdsmi"]["next"]
+
+
+def test_doctor_tells_of_every_step_and_of_what_is_lost(
+    env: dict[str, str], tmp_path: Path
+) -> None:
+    _, checks = gpu_checks(env, tmp_path)
+
+    levels = [(check["level"], check["message"].partition(":")[0]) for check in checks]
+    assert [level for level in levels if level[0] == "ok"] == [
+        ("ok", "amdsmi"),
+        ("ok", "nvml"),
+        ("ok", "cpu"),
+    ]
+    assert ("warn", "nvml") in levels
+    assert not [check for check in checks if check["level"] == "fail"]
+
+
+def test_a_card_without_its_driver_is_a_warning_with_the_next_step(tmp_path: Path) -> None:
+    """Nothing falls to the CPU in silence (ollama#3647)."""
+    card = tmp_path / "sys/bus/pci/devices/0000:17:00.0"
+    card.mkdir(parents=True)
+    (card / "vendor").write_text("0x10de\n", encoding="ascii")
+    (card / "class").write_text("0x030200\n", encoding="ascii")
+
+    (warning,) = [found for found in gpu_findings(tmp_path) if found.level is Level.WARN]
+
+    assert "0000:17:00.0" in warning.said
+    assert "install NVIDIA's driver" in (warning.next or "")
