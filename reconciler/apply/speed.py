@@ -15,9 +15,8 @@ _STANDSTILL = 1.0
 class Speed:
     """Smoothed over some seconds. Thread-safe: one thread notes, another asks.
 
-    A silence counts as it grows. The rate of a step that waited for its first byte, at the
-    beginning or after a long silence, gives way to the next one: the time left would else be hours,
-    for a while.
+    A silence counts as it grows. What comes first, at the beginning or after a long silence, begins
+    the measuring and is no part of it: the time left would else be days, for a moment.
     """
 
     def __init__(self) -> None:
@@ -27,21 +26,25 @@ class Speed:
         self._at = 0.0
         self._step: tuple[float, int] = (0.0, 0)
         self._rate: float | None = None
-        self._settled = False
+        self._coming = False
 
     def note(self, done: int, total: int, now: float) -> None:
         """So many bytes are there; fewer than before where a file begins anew."""
         done = min(done, total)
         with self._lock:
             if total != self._total:
-                self._total, self._rate, self._settled = total, None, False
+                self._total, self._rate, self._coming = total, None, False
                 self._step = (now, done)
             elif done == self._done:
                 return
             elif done < self._done:
                 self._step = (now, done)
+            elif not self._coming or now - self._at >= _SILENT_SECONDS:
+                self._rate, self._coming = None, True
+                self._step = (now, done)
             elif now - self._step[0] >= _STEP_SECONDS:
-                self._end_step(done, now)
+                self._rate = self._smoothed(done, now)
+                self._step = (now, done)
             self._done, self._at = done, now
 
     def progress(self, doing: Doing, now: float) -> Progress | None:
@@ -65,15 +68,6 @@ class Speed:
             seconds_left=None if left is None else round(left, 1),
             silent_seconds=round(silent, 1) if silent >= _SILENT_SECONDS else None,
         )
-
-    def _end_step(self, done: int, now: float) -> None:
-        if self._settled:
-            self._rate = self._smoothed(done, now)
-            self._settled = now - self._at < _SILENT_SECONDS
-        else:
-            self._settled = self._rate is not None
-            self._rate = (done - self._step[1]) / (now - self._step[0])
-        self._step = (now, done)
 
     def _smoothed(self, done: int, now: float) -> float | None:
         """The rate with what has come since the last step, and the time that it took."""

@@ -15,6 +15,7 @@ from reconciler.errors import Transient
 from reconciler.hub.catalog import Catalog
 from reconciler.plan.desired import Refresh
 from reconciler.plan.ids import ModelName
+from reconciler.status import Doing, Progress
 from tests.apply.test_comparisons import until
 from tests.cache.specs import CountingStore, put, spec
 from tests.cache.test_catalogued import PREFIX, pushed
@@ -231,6 +232,9 @@ async def test_a_pull_that_nobody_wants_any_more_ends(world: World) -> None:
     world.watch(Refresh.AUTO)
     await until(begun.is_set)
     assert world.reason.endswith(f"digest {newer.digest}; it is fetched, then taken up")
+    assert world.pushes.noticed[MODEL].progress == Progress(
+        doing=Doing.FETCH, done_bytes=0, total_bytes=len(b"second")
+    )
 
     world.pushes.watch({})
 
