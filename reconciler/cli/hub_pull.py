@@ -64,7 +64,8 @@ def pull(
         ),
     ] = None,
     digest: Annotated[
-        str | None, typer.Option(help="Of an older push. [default: the one in force]")
+        str | None,
+        typer.Option(help="Of an older push, or its beginning. [default: the one in force]"),
     ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Replace other files that have the model's names.")

@@ -28,7 +28,7 @@ COMMANDS = {
     "events": "Show what happened on a node, and why.",
     "reconcile": "Make an agent look again now; retry failures.",
     "doctor": "Check this machine; explain what is amiss.",
-    "hub": "Push models to the hub; list, verify, remove.",
+    "hub": "Push models to the hub; pull, list, verify, remove.",
     "cache": "This node's model files: list, verify, remove.",
     "schema": "Print the manifest's JSON schema, for editors.",
 }

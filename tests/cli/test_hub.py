@@ -367,6 +367,6 @@ def test_without_a_command_the_group_lists_them() -> None:
     result = xgen_model("hub")
 
     assert result.returncode == 64
-    for name in ("list", "push", "verify", "rm", "gc"):
+    for name in ("list", "push", "pull", "verify", "import", "rm", "gc"):
         assert f"\n  {name} " in result.stderr
     assert sys.executable not in result.stderr

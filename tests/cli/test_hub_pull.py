@@ -353,7 +353,8 @@ def test_two_pulls_into_one_folder_write_one_after_the_other(hub: Hub, tmp_path:
 def test_room_is_compared_before_the_first_byte(small_disk: Path, tmp_path: Path) -> None:
     place = tmp_path / "hub"
     (place / PREFIX).mkdir(parents=True)
-    (place / PREFIX / "model.safetensors").write_bytes(safetensors(1, 6 * MIB))
+    for name in ("a.safetensors", "b.safetensors"):
+        (place / PREFIX / name).write_bytes(safetensors(1, 3 * MIB))
 
     result = xgen_model("hub", "pull", PREFIX, small_disk / "model", "--hub", place)
 
