@@ -29,7 +29,8 @@ class Repo:
 
     `needs_token`: without it, files are gated; the listing is public, as it is at Hugging Face.
     `sent_instead`: other bytes than the listed ones, by path; `sizes`: other sizes in the listing.
-    `xet`: the hashes of files that Xet's store has, by path; `xet_store`: its address.
+    `xet`: the hashes of files that Xet's store has, by path, "" where a mirror only lists them as
+    such; `xet_store`: its address.
     """
 
     files: Mapping[str, bytes]
@@ -213,6 +214,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("X-Repo-Commit", repo.commit)
         self.send_header("ETag", f'"{_etag(path, repo.files[path])}"')
         self.send_header("Accept-Ranges", "bytes")
+        if repo.xet.get(path):
+            name = self.path.partition("/resolve/")[0]
+            route = f"{self.fake.endpoint}/api/models{name}/xet-read-token/{repo.commit}"
+            self.send_header("X-Xet-Hash", repo.xet[path])
+            self.send_header("X-Xet-Refresh-Route", route)
         self.end_headers()
         if self.command == "GET":
             self._send(content[first:])
@@ -258,7 +264,7 @@ def _entry(repo: Repo, path: str, content: bytes) -> dict[str, object]:
     size = repo.sizes.get(path, len(content))
     entry: dict[str, object] = {"type": "file", "path": path, "size": size}
     if path in repo.xet:
-        entry["xetHash"] = repo.xet[path]
+        entry["xetHash"] = repo.xet[path] or "0" * 64
     if path.endswith(_LFS):
         pointer = {"oid": _etag(path, content), "size": size, "pointerSize": 130}
         return entry | {"oid": "0" * 40, "lfs": pointer}

@@ -153,7 +153,7 @@ def _found(order: ImportOrder, state: PrefixState) -> Imported | None:
     else:
         sizes = {each.key: each.size_bytes for each in state.plain if not state.pushes}
     try:
-        paths = order.judgement.choose(sizes)
+        paths = _choose(order, sizes)
     except Transient:
         return None  # there is nothing, or not all of it
     size = sum(sizes[path] for path in paths)
@@ -175,10 +175,19 @@ def _from_catalog(order: ImportOrder, current: Catalog, size_bytes: int) -> Impo
 def _chosen(order: ImportOrder, listing: Listing) -> dict[str, RemoteFile]:
     sizes = {path: file.size_bytes for path, file in listing.files.items()}
     try:
-        return {path: listing.files[path] for path in order.judgement.choose(sizes)}
+        return {path: listing.files[path] for path in _choose(order, sizes)}
+    except Rejected as exc:
+        raise Transient(str(exc)) from exc  # another commit may have it
+
+
+def _choose(order: ImportOrder, sizes: Mapping[str, int]) -> Sequence[str]:
+    """The paths of the model. Raises what the judgement does, in an import's words."""
+    try:
+        return order.judgement.choose(sizes)
     except XgenError as exc:
         cause = str(exc).removeprefix(f"cannot choose the files of {order.prefix}: ")
-        raise Transient(f"cannot import {order.repository}: {cause}") from exc
+        kind = Rejected if isinstance(exc, Rejected) else Transient
+        raise kind(f"cannot import {order.repository}: {cause}") from exc
 
 
 def _is_same(current: Catalog, listing: Listing, files: Mapping[str, RemoteFile]) -> bool:

@@ -115,7 +115,7 @@ def _list(repository: str, revision: str | None) -> _Json:
             "size": entry.size,
             "sha256": entry.lfs.sha256 if entry.lfs else None,
             "git_sha1": None if entry.lfs else entry.blob_id,
-            "xet": entry.xet_hash,
+            "xet": entry.xet_hash is not None,
         }
         for entry in entries
         if isinstance(entry, RepoFile)

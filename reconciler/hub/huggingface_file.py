@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 Listed = Mapping[str, Any]
-"""{"size", "sha256", "git_sha1", "xet"} of a file at Hugging Face; all but `size` may be None."""
+"""{"size", "sha256", "git_sha1", "xet"} of a file at Hugging Face: `xet`, whether it is in Xet's
+store; a digest may be None."""
 
 _RANGE_NOT_SATISFIABLE = 416
 _BLOCK_BYTES = 1024 * 1024
@@ -63,31 +64,41 @@ def _append(file: BinaryIO, remote: Remote, on_bytes: Callable[[int], None]) -> 
     on_bytes(there)
     if there == size:
         return
-    if remote.listed["xet"] is not None and _has_xet():
-        _append_by_xet(file, there, remote, on_bytes)
+    if (xet := _in_xet(remote)) is not None:
+        _append_by_xet(file, there, remote, xet, on_bytes)
     else:
         _append_by_http(file, there, remote, on_bytes)
 
 
-def _has_xet() -> bool:
-    """Whether it is installed, and HF_HUB_DISABLE_XET is not set."""
+def _in_xet(remote: Remote) -> Any | None:
+    """Where Xet has it. None also where Xet is not installed, turned off (HF_HUB_DISABLE_XET), or
+    nothing that the mirror knows of."""
+    from huggingface_hub import get_hf_file_metadata
     from huggingface_hub.utils._runtime import is_xet_available
 
-    return bool(is_xet_available())
+    if not remote.listed["xet"] or not is_xet_available():
+        return None
+    return get_hf_file_metadata(_url(remote)).xet_file_data
+
+
+def _url(remote: Remote) -> str:
+    from huggingface_hub import hf_hub_url
+
+    return hf_hub_url(remote.repository, remote.path, revision=remote.commit)
 
 
 def _append_by_http(
     file: BinaryIO, there: int, remote: Remote, on_bytes: Callable[[int], None]
 ) -> None:
     """A server that does not know ranges sends all of it: the client begins anew then."""
-    from huggingface_hub import constants, hf_hub_url
+    from huggingface_hub import constants
     from huggingface_hub.file_download import http_get
     from huggingface_hub.utils._headers import build_hf_headers
 
     # What has not filled a block is lost with a cut, and not seen until then: theirs are 10 MiB.
     constants.DOWNLOAD_CHUNK_SIZE = _BLOCK_BYTES
     http_get(
-        hf_hub_url(remote.repository, remote.path, revision=remote.commit),
+        _url(remote),
         file,
         resume_size=there,
         headers=build_hf_headers(),
@@ -97,7 +108,7 @@ def _append_by_http(
 
 
 def _append_by_xet(
-    file: BinaryIO, there: int, remote: Remote, on_bytes: Callable[[int], None]
+    file: BinaryIO, there: int, remote: Remote, xet: Any, on_bytes: Callable[[int], None]
 ) -> None:
     """As the client does it, but for where it begins. It mends cut connections by itself."""
     from hf_xet import XetFileInfo  # type: ignore[import-untyped]
@@ -105,26 +116,18 @@ def _append_by_xet(
     from huggingface_hub.utils._headers import build_hf_headers
 
     headers = build_hf_headers()
-    route = _xet.xet_connection_info_refresh_url(
-        token_type=_xet.XetTokenType.READ,
-        repo_id=remote.repository,
-        repo_type="model",
-        revision=remote.commit,
-    )
-    file_hash, size = remote.listed["xet"], remote.listed["size"]
-    store = _xet.refresh_xet_connection_info(
-        file_data=_xet.XetFileData(file_hash=file_hash, refresh_route=route), headers=headers
-    )
+    store = _xet.refresh_xet_connection_info(file_data=xet, headers=headers)
     session = _xet.get_xet_session()  # type: ignore[no-untyped-call]
     group = session.new_download_stream_group(
         endpoint=store.endpoint,
         token=store.access_token,
         token_expiry_unix_secs=store.expiration_unix_epoch,
-        token_refresh_url=route,
+        token_refresh_url=xet.refresh_route,
         token_refresh_headers=headers,
         custom_headers=_xet.xet_headers_without_auth(headers),
     )
-    for block in group.download_stream(XetFileInfo(file_hash, size), start=there or None):
+    info = XetFileInfo(xet.file_hash, remote.listed["size"])
+    for block in group.download_stream(info, start=there or None):
         file.write(block)
         there += len(block)
         on_bytes(there)

@@ -101,6 +101,8 @@ class AskDownload:
             return errors.bad_body(json_text.why_unreadable(body, exc))
         if (repository := _repository(ask)) is None:
             return _bad_repository(ask)
+        if (problem := _bad_file(ask)) is not None:
+            return problem
         if self._routes.current().status.draining:
             return errors.draining(self._routes.current().status.node)
         try:
@@ -162,6 +164,19 @@ def _bad_repository(ask: _Ask) -> Problem:
         "org/name@revision"
     )
     return Problem(status=400, code="invalid_repository", message=message, param="repo")
+
+
+def _bad_file(ask: _Ask) -> Problem | None:
+    if ask.file is None:
+        return None
+    if not ask.file.lower().endswith(".gguf"):
+        why = "it must name a GGUF, by its path in the repository"
+    elif ask.format is Format.SAFETENSORS:
+        why = "it names a GGUF, and `format` is safetensors"
+    else:
+        return None
+    message = f"cannot import file {ask.file[:_SHOWN_CHARACTERS]!r}: {why}"
+    return Problem(status=400, code="invalid_file", message=message, param="file")
 
 
 def _no_such_job(job_id: str) -> Problem:

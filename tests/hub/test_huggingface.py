@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import Transient
+from reconciler.errors import Rejected, Transient
 from reconciler.hub.catalog import Upstream
 from tests.fake_hf_hub import FakeHub, Repo
 from tests.hub.hubs import Hub
@@ -83,6 +83,8 @@ def test_a_revision_has_a_prefix_of_its_own(importer: Importer, revision: str, p
 def test_one_gguf_is_fetched_and_the_next_one_joins_it(importer: Importer) -> None:
     with pytest.raises(Transient, match=r"it holds 2 GGUF models; name one with `file:`"):
         importer("org/m-GGUF")
+    with pytest.raises(Rejected, match=r"cannot import org/m-GGUF: `file:` must name a .gguf"):
+        importer("org/m-GGUF", file="m")
 
     importer("org/m-GGUF", file="m-Q4.gguf")
     assert sorted(importer.upstream.files_asked()) == ["m-Q4.gguf", "mmproj-F16.gguf"]

@@ -146,21 +146,23 @@ def test_half_a_file_that_a_power_cut_damaged_is_fetched_anew(importer: Importer
 
 
 def test_xet_goes_on_with_a_file_too(importer: Importer, tmp_path: Path) -> None:
-    """Its own client begins anew with each download."""
+    """Its own client begins anew with each download. A mirror may list what it cannot give so."""
     there = cut_midway(importer).stat().st_size
-    store, second = f"local://{tmp_path / 'xet'}", LARGE[::-1]
+    store, second, third = f"local://{tmp_path / 'xet'}", LARGE[::-1], LARGE[::3]
+    large = {LARGE_PATH: LARGE, "b.safetensors": second, "c.safetensors": third}
     hashes = {LARGE_PATH: in_xet(store, LARGE), "b.safetensors": in_xet(store, second)}
-    files = MODEL | {LARGE_PATH: LARGE, "b.safetensors": second}
-    importer.upstream.repos["org/m"] = Repo(files=files, xet=hashes, xet_store=store)
+    importer.upstream.repos["org/m"] = Repo(
+        files=MODEL | large, xet=hashes | {"c.safetensors": ""}, xet_store=store
+    )
     importer.environment = {"HF_HUB_DISABLE_XET": "0"}
     steps = Steps()
 
     importer("org/m", steps)
 
-    assert importer.upstream.files_asked(".safetensors") == []
+    assert importer.upstream.files_asked(".safetensors") == ["c.safetensors"]
     assert steps.downloads[0][0] > there
     stored = importer.hub.plain("huggingface/org_m")
-    assert {path: stored[path] for path in hashes} == {LARGE_PATH: LARGE, "b.safetensors": second}
+    assert {path: stored[path] for path in large} == large
 
 
 def in_xet(store: str, content: bytes) -> str:

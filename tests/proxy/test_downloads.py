@@ -73,6 +73,9 @@ async def test_an_import_is_asked_for(body: Any, asked: tuple[str, str | None, s
         ({"repo": "m"}, "invalid_repository"),
         ({"repo": "org/m@v1", "revision": "v2"}, "invalid_repository"),
         ({"repo": "../x/y"}, "invalid_repository"),
+        ({"repo": "org/m", "file": ""}, "invalid_file"),
+        ({"repo": "org/m", "file": "m.safetensors"}, "invalid_file"),
+        ({"repo": "org/m", "file": "m.gguf", "format": "safetensors"}, "invalid_file"),
     ],
 )
 async def test_what_is_no_import_is_refused(body: Any, code: str) -> None:
