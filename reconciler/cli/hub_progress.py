@@ -32,7 +32,7 @@ class Told:
         self._out = out
         self._task: TaskID | None = None
         self._lock = threading.Lock()
-        self._doing, self._total, self._done = "", 0, 0
+        self._doing, self._total, self._done, self._there = "", 0, 0, 0
         self._begun = self._told = time.monotonic()
 
     def __enter__(self) -> Self:
@@ -49,16 +49,18 @@ class Told:
         if self._bar is not None:
             self._bar.stop()
 
-    def begin(self, doing: str, size_bytes: int) -> None:
+    def begin(self, doing: str, size_bytes: int, there: int = 0) -> None:
+        """`there`: of these bytes, what an earlier try has left."""
         if size_bytes == 0:
             return
         with self._lock:
-            self._doing, self._total, self._done = doing, size_bytes, 0
+            self._doing, self._total = doing, size_bytes
+            self._done = self._there = there
             self._begun = self._told = time.monotonic()
             if self._bar is not None:
                 if self._task is not None:
                     self._bar.remove_task(self._task)
-                self._task = self._bar.add_task(doing, total=size_bytes)
+                self._task = self._bar.add_task(doing, total=size_bytes, completed=there)
 
     def advance(self, size_bytes: int) -> None:
         with self._lock:
@@ -72,11 +74,10 @@ class Told:
                 self._out.print(self._line(now - self._begun))
 
     def _line(self, seconds: float) -> str:
-        rate = self._done / seconds
-        left = (self._total - self._done) / rate if rate else 0.0
+        rate = max(0, self._done - self._there) / seconds
+        left = f", {(self._total - self._done) / rate:.0f} s left" if rate else ""
         return (
-            f"{self._doing}: {size(self._done)} of {size(self._total)}, "
-            f"{size(int(rate))}/s, {left:.0f} s left"
+            f"{self._doing}: {size(self._done)} of {size(self._total)}, {size(int(rate))}/s{left}"
         )
 
 

@@ -73,9 +73,9 @@ class _Bar:
         return False
 
     def _at(self, doing: str, done: int, total: int) -> None:
-        if (doing, total) != self._step:
-            self._told.begin(doing, total)
-            self._step, self._done = (doing, total), 0
+        if (doing, total) != self._step or not done:
+            self._told.begin(doing, total, done)
+            self._step, self._done = (doing, total), done
         self._told.advance(done - self._done)
         self._done = done
 
