@@ -1,6 +1,7 @@
 """Background tasks, one a model, each for as long as its subject stays the same."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Generic, TypeVar
 
@@ -45,3 +46,11 @@ class ModelTasks(Generic[T]):
     def _begin(self, name: ModelName, subject: T) -> None:
         task = asyncio.create_task(self._work(name, subject), name=f"{self._kind}:{name}")
         self._tasks[name] = (subject, task)
+
+
+async def pause(seconds: float, ends: asyncio.Event) -> None:
+    """For so long, or until it ends, which is then forgotten."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await ends.wait()
+    ends.clear()

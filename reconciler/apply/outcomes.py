@@ -26,7 +26,10 @@ class BackendStopped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectFailed:
-    """`during`: "fetch", "start" or "stop". `permanent`: no use in trying again as things are."""
+    """`during`: "fetch", "start" or "stop". `permanent`: no use in trying again as things are.
+
+    `damaged`: until the hub holds something else.
+    """
 
     model: ModelName
     spec_hash: SpecHash
@@ -34,6 +37,7 @@ class EffectFailed:
     during: str
     reason: str
     permanent: bool
+    damaged: bool = False
     retry_after_seconds: float | None = None
 
 

@@ -6,7 +6,6 @@ Until then, and where it fails, the model goes on with what it has, also through
 """
 
 import asyncio
-import contextlib
 import random
 import threading
 from collections.abc import Callable, Mapping
@@ -17,9 +16,9 @@ import structlog
 
 from reconciler.apply.daemon_thread import in_daemon_thread
 from reconciler.apply.meter import Meter
-from reconciler.apply.model_tasks import ModelTasks
+from reconciler.apply.model_tasks import ModelTasks, pause
 from reconciler.cache.model_cache import ModelCache
-from reconciler.errors import Transient, XgenError
+from reconciler.errors import Damaged, Transient, XgenError
 from reconciler.plan.desired import ModelSpec, Refresh
 from reconciler.plan.ids import FilesDigest, ModelName
 from reconciler.plan.observed import Push
@@ -114,7 +113,7 @@ class Pushes:
 
     async def _follow(self, model: ModelName, watched: Watched, look_now: asyncio.Event) -> None:
         pace, seen, failures = self._pace, None, 0
-        await _pause(pace.first * random.uniform(0.5, 1.5), look_now)
+        await pause(pace.first * random.uniform(0.5, 1.5), look_now)
         while True:
             known, push = await self._look(watched)
             delay = pace.between * random.uniform(0.8, 1.2)
@@ -125,13 +124,15 @@ class Pushes:
                 delay = pace.agree if push.verified else delay
             elif push is not None and watched.refresh is Refresh.NEVER:
                 self._note(model, Noticed(push=push, reason=_told(push)))
+            elif push is not None and push.damaged is not None:
+                self._note(model, Noticed(push=push, reason=_damaged(push, push.damaged)))
             elif push is not None:
                 asked = await self._take_up(model, watched, push)
                 if asked is not None:
                     delay = max(asked, min(delay, pace.retry * 2**failures))
                     failures = min(failures + 1, _MOST_DOUBLINGS)
             seen = push
-            await _pause(delay, look_now)
+            await pause(delay, look_now)
 
     async def _look(self, watched: Watched) -> tuple[bool, Push | None]:
         """False: the hub does not say."""
@@ -172,6 +173,9 @@ class Pushes:
         try:
             async with self._pulls, asyncio.timeout(watched.limit_seconds):
                 await in_daemon_thread(pull, name=f"refresh:{watched.spec.source}")
+        except Damaged as exc:
+            self._note(model, replace(noticed, reason=_damaged(push, str(exc))))
+            return 0.0
         except (XgenError, TimeoutError) as exc:
             cause = str(exc) or f"not done within {watched.limit_seconds:.0f} s"
             self._note(model, replace(noticed, reason=f"{_newer(push)}; {cause}; tried again"))
@@ -202,8 +206,8 @@ def _told(push: Push) -> str:
     return f"{_newer(push)}; `refresh: auto` or `digest:` takes it up"
 
 
-async def _pause(seconds: float, ends: asyncio.Event) -> None:
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await ends.wait()
-    ends.clear()
+def _damaged(push: Push, said: str) -> str:
+    return (
+        f"{_newer(push)}; {said}; it is fetched once the hub holds another file there, or by "
+        "`xgen-model reconcile --retry`"
+    )

@@ -7,6 +7,7 @@
             .rev/gguf/org_name/DIGEST.evicted    on its way out
             .rev/gguf/org_name/DIGEST.kept/  of an older installation, and not in the hub
             .rev/gguf/org_name/.lock
+            .rev/gguf/org_name/.damaged      what the hub holds and is not what it says
             .partial/                        what is being written
             .use/                            who needs what, and when it was used last
 """
@@ -50,6 +51,9 @@ class Layout:
 
     def kept(self, prefix: str, digest: str) -> Path:
         return self.revisions(prefix) / f"{digest}.kept"
+
+    def damaged(self, prefix: str) -> Path:
+        return self.revisions(prefix) / ".damaged"
 
     def lock(self, prefix: str) -> Path:
         return self.revisions(prefix) / ".lock"

@@ -8,7 +8,7 @@ from reconciler.cache.choose import is_hidden
 from reconciler.cache.record import Record, new_record
 from reconciler.cache.snapshots import main_ref_path
 from reconciler.cache.store import Store, StoredObject
-from reconciler.errors import Gone, Transient
+from reconciler.errors import Damaged, Gone, Transient
 
 _MAX_REF_BYTES = 200
 
@@ -37,7 +37,10 @@ def _main_ref(store: Store, listing: Sequence[StoredObject]) -> str | None:
     if stored is None or stored.size_bytes > _MAX_REF_BYTES:
         return None
     with tempfile.TemporaryFile() as file:
-        store.read(stored, file.fileno(), on_bytes=lambda _: None, cancelled=lambda: False)
+        try:
+            store.read(stored, file.fileno(), on_bytes=lambda _: None, cancelled=lambda: False)
+        except Damaged as exc:  # it is small, and every look at the hub reads it anew
+            raise Transient(str(exc)) from exc
         file.seek(0)
         return file.read().decode(errors="replace").strip()
 

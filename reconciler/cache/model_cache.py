@@ -10,6 +10,7 @@ import structlog
 from reconciler.cache.address import HubAddress, LocalAddress, parse_source
 from reconciler.cache.budget import Budget
 from reconciler.cache.choose import Undecided, Wish, choose, wish_of
+from reconciler.cache.damage import Damages
 from reconciler.cache.digests import pinned_digest
 from reconciler.cache.importer import Importer
 from reconciler.cache.in_place import find_in_place
@@ -23,14 +24,15 @@ from reconciler.cache.pin_board import Owner
 from reconciler.cache.pins import Holding
 from reconciler.cache.published import Published
 from reconciler.cache.pull import OnProgress, Pull
-from reconciler.cache.record import Record, load_record
+from reconciler.cache.record import load_record
 from reconciler.cache.relink import relink
 from reconciler.cache.restore import again, revision
+from reconciler.cache.standing_folders import StandingFolders
 from reconciler.cache.store import Store
 from reconciler.cache.take_in import take_in
 from reconciler.cache.usage import Usage
-from reconciler.cache.vouching import vouch
-from reconciler.errors import Rejected, Transient, XgenError
+from reconciler.cache.vouching import Vouching
+from reconciler.errors import Gone, Rejected, Transient, XgenError
 from reconciler.plan.desired import ModelSpec
 from reconciler.plan.ids import FilesDigest
 from reconciler.plan.observed import FilesCached, Push
@@ -63,8 +65,9 @@ class ModelCache:
         self._published = Published(self._layout)
         self._usage = Usage(self._layout)
         self.keeper = Keeper(self._layout, self._usage, owner, budget)
-        self._in_place: set[str] = set()
-        self._unlike: set[tuple[FilesDigest | None, FilesDigest]] = set()
+        self._standing = StandingFolders(self._layout, has_hub=store is not None)
+        self._vouching = Vouching(self._layout)
+        self._damages = Damages(self._layout, store.location if store is not None else "")
 
     @property
     def used_bytes(self) -> int:
@@ -95,7 +98,7 @@ class ModelCache:
                 return self._find_local(spec, address)
             wish = wish_of(spec, address.prefix, address.file)
             found = self._published.find(address.prefix, wish, pinned_digest(spec))
-            return found or self._find_standing(spec, address.prefix, wish)
+            return found or self._standing.find(spec, address.prefix, wish)
         except (XgenError, OSError):
             return None
 
@@ -144,7 +147,8 @@ class ModelCache:
         prefix = address.prefix
         if (found := self._mended(spec, prefix, on_check, cancelled)) is not None:
             return found
-        pull = self._import(spec, address, self._pull(prefix, on_progress, cancelled), on_import)
+        pull = self._pull(spec, prefix, on_progress, cancelled)
+        pull = self._import(spec, address, pull, on_import)
         wish = wish_of(spec, prefix, address.file)
         return self._bring(
             spec, address, pull, lambda: self.lookup(spec) or self._restored(spec, wish, pull)
@@ -163,10 +167,16 @@ class ModelCache:
         """
         address = _address(spec)
         if not isinstance(address, LocalAddress):
-            pull = self._pull(address.prefix, on_progress, cancelled)
+            pull = self._pull(spec, address.prefix, on_progress, cancelled)
             self._bring(spec, address, pull, lambda: None)
 
-    def _pull(self, prefix: str, on_progress: OnProgress, cancelled: Callable[[], bool]) -> Pull:
+    def _pull(
+        self,
+        spec: ModelSpec,
+        prefix: str,
+        on_progress: OnProgress,
+        cancelled: Callable[[], bool],
+    ) -> Pull:
         if self._store is None:
             raise Rejected(f"cannot fetch {prefix}: no hub is set, and it is not cached")
         return Pull(
@@ -174,6 +184,7 @@ class ModelCache:
             layout=self._layout,
             room=self.keeper.room,
             prefix=prefix,
+            damage=self._damages.of(prefix, spec),
             on_progress=self._measuring(prefix, on_progress),
             cancelled=cancelled,
         )
@@ -198,7 +209,7 @@ class ModelCache:
             if exc.errno in NO_ROOM:
                 self.keeper.relieve()
             failure = Transient(f"cannot fetch {prefix} into {self._layout.models}: {exc.strerror}")
-            return self._use_in_place(spec, prefix, wish, failure)
+            return self._standing.use(spec, prefix, wish, failure)
         finally:
             self._usage.measure_prefix(prefix)
 
@@ -272,34 +283,42 @@ class ModelCache:
         record = listed(self._store, prefix)
         choice = choose(record.sizes, wish_of(spec, prefix, address.file), record.main_ref)
         digest = record.digest_of(choice.paths)
-        if digest == found.digest or self._vouch(prefix, found, record, choice.paths, cancelled):
+        if digest == found.digest:
             return None
-        return Push(digest=digest, revision=record.digest, verified=record.is_verified)
+        if self._vouching.applies(found, record):
+            done = self._vouching.vouch(prefix, found, record, choice.paths, cancelled)
+            self._published.forget()
+            if done:
+                return None
+        items = [item for item in record.objects if item.path in choice.paths]
+        return Push(
+            digest=digest,
+            revision=record.digest,
+            verified=record.is_verified,
+            damaged=self._damages.of(prefix, spec).said_of(items),
+        )
 
-    def _vouch(
-        self,
-        prefix: str,
-        found: FilesCached,
-        record: Record,
-        paths: tuple[str, ...],
-        cancelled: Callable[[], bool],
-    ) -> bool:
-        """Whether the bytes of an uncatalogued revision are now those of a catalog's."""
-        pair = (found.revision, record.digest)
-        if found.verified or not record.is_verified or pair in self._unlike:
+    def is_still_damaged(self, spec: ModelSpec) -> bool:
+        """Whether a fetch would fail again for what was damaged in the hub. Blocking.
+
+        Asks the hub for a listing and no more; raises as `fetch` does.
+        """
+        address = _address(spec)
+        if isinstance(address, LocalAddress) or self._store is None:
             return False
+        prefix, pinned = address.prefix, pinned_digest(spec)
+        owed = self._published.owed(prefix, wish_of(spec, prefix, address.file), pinned)
+        known = load_record(self._layout.record(prefix, owed.digest)) if owed else None
         try:
-            with held(self._layout.lock(prefix), cancelled=cancelled):
-                old = load_record(self._layout.record(prefix, str(found.revision)))
-                done = old is not None and vouch(
-                    self._layout, prefix, old=old, new=record, paths=paths, cancelled=cancelled
-                )
-        except OSError as exc:
-            raise Transient(f"cannot check {prefix}: {exc.strerror}") from exc
-        self._published.forget()
-        if not done:
-            self._unlike.add(pair)
-        return done
+            of = known.digest if known is not None and known.is_verified else pinned
+            record = listed(self._store, prefix, of)
+        except Gone:
+            return False  # what is fetched now is something else
+        return self._damages.of(prefix, spec).said_of(record.objects) is not None
+
+    def try_anew(self, spec: ModelSpec) -> None:
+        """Let the next fetch for a spec bring what was damaged in the hub. Never blocks."""
+        self._damages.forgive(spec)
 
     def retire(self, spec: ModelSpec, *, keep: FilesDigest) -> None:
         """Give up what is cached for a spec, but for `keep`: `fetch` brings what the hub holds."""
@@ -321,12 +340,15 @@ class ModelCache:
         try:
             record = revision(self._layout, pull.store, prefix, pinned_digest(spec))
         except XgenError as exc:
-            return self._use_in_place(spec, prefix, wish, exc)
+            return self._standing.use(spec, prefix, wish, exc)
         choice = choose(record.sizes, wish, record.main_ref)
         self._published.reinstate(prefix, record.digest_of(choice.paths))
         if self._layout.standing(prefix) is not None:
             taken = take_in(self._layout, prefix, record, cancelled=pull.cancelled)
-            if taken is None and (found := self._find_unmovable(spec, prefix, wish)) is not None:
+            if (
+                taken is None
+                and (found := self._standing.use_unmovable(spec, prefix, wish)) is not None
+            ):
                 return found
             record = taken or record
         pull.run(record, choice.paths)
@@ -360,34 +382,6 @@ class ModelCache:
             raise Rejected(f"cannot pin {spec.source}: files used in place have no lasting digest")
         wish = wish_of(spec, address.path, address.file)
         return find_in_place(Path(address.path), wish, self._allowed_file_roots)
-
-    def _find_standing(self, spec: ModelSpec, prefix: str, wish: Wish) -> FilesCached | None:
-        """A folder of somebody else's, where no hub can tell more about it."""
-        standing = self._layout.standing(prefix)
-        if standing is None or spec.digest is not None:
-            return None
-        if self._store is None or prefix in self._in_place or standing.is_symlink():
-            return find_in_place(standing, wish)
-        return None
-
-    def _use_in_place(
-        self, spec: ModelSpec, prefix: str, wish: Wish, cause: XgenError
-    ) -> FilesCached:
-        """A folder of an older installation serves as it is while there is no better."""
-        standing = self._layout.standing(prefix)
-        if standing is None or spec.digest is not None:
-            raise cause
-        found = find_in_place(standing, wish)
-        self._in_place.add(prefix)
-        log.warning("models folder is used as it is", prefix=prefix, cause=str(cause))
-        return found
-
-    def _find_unmovable(self, spec: ModelSpec, prefix: str, wish: Wish) -> FilesCached | None:
-        cause = Transient(f"cannot take in {self._layout.link(prefix)}: it cannot be moved")
-        try:
-            return self._use_in_place(spec, prefix, wish, cause)
-        except XgenError:
-            return None  # not complete either: fetched beside it
 
 
 def _address(spec: ModelSpec) -> HubAddress | LocalAddress:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from reconciler.cache.amounts import human
+from reconciler.cache.damage import Damage
 from reconciler.cache.layout import Layout, has_size, make_folder, sync_folder
 from reconciler.cache.partial import (
     NO_ROOM,
@@ -21,7 +22,7 @@ from reconciler.cache.room import Room
 from reconciler.cache.side_by_side import side_by_side
 from reconciler.cache.stamps import is_unchanged, stamp_published
 from reconciler.cache.store import Store
-from reconciler.errors import Transient
+from reconciler.errors import Damaged, Transient
 
 OnProgress = Callable[[int, int], None]
 """Told the bytes that are here, and the bytes of all files of the model."""
@@ -61,6 +62,7 @@ class Pull:
     layout: Layout
     room: Room
     prefix: str
+    damage: Damage
     on_progress: OnProgress
     cancelled: Callable[[], bool]
 
@@ -68,6 +70,7 @@ class Pull:
         """Publish these paths of the revision; returns its record. Raises Transient, Rejected.
 
         What is done stays done: the next try begins after the last finished part of each file.
+        Nothing is fetched, and it is Damaged again, while the hub holds a file that was so before.
         """
         wanted = [item for item in record.objects if item.path in frozenset(paths)]
         missing = [item for item in wanted if not self._is_present(record, item)]
@@ -78,6 +81,9 @@ class Pull:
             shared = [item for item in missing if self._link_from_another(record, item)]
             record = self._record(record, shared)
             missing = [item for item in missing if item not in shared]
+            self.damage.begin()
+            if (said := self.damage.said_of(missing)) is not None:
+                raise Damaged(said)
             for item in shared:
                 progress.preset(item.path, item.size_bytes)
             self.on_progress(progress.total - progress.missing, progress.total)
@@ -110,8 +116,14 @@ class Pull:
 
         def fetch(item: RecordedObject, is_over: Callable[[], bool]) -> None:
             nonlocal current
-            self._fetch(record, item, progress, lambda: is_over() or self.cancelled())
+            try:
+                self._fetch(record, item, progress, lambda: is_over() or self.cancelled())
+            except Damaged as exc:
+                with lock:
+                    self.damage.note(item, str(exc))
+                raise
             with lock:
+                self.damage.forget(item)
                 current = self._record(current, [item])
             progress.note(item.path, item.size_bytes)
 

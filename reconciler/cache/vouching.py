@@ -10,11 +10,49 @@ from pathlib import Path
 
 from reconciler.cache.check import check_file
 from reconciler.cache.layout import Layout, make_folder, publish_link, sync_folder
+from reconciler.cache.locking import held
 from reconciler.cache.record import Record, RecordedObject, load_record, save_record
 from reconciler.cache.stamps import stamp_published
+from reconciler.errors import Transient
+from reconciler.plan.ids import FilesDigest
+from reconciler.plan.observed import FilesCached
 
 
-def vouch(
+class Vouching:
+    """Of one cache. What was compared and is another content is not read again."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._unlike: set[tuple[FilesDigest | None, FilesDigest]] = set()
+
+    def applies(self, found: FilesCached, record: Record) -> bool:
+        """Whether it is worth a try: only what the hub holds now has a catalog."""
+        unlike = (found.revision, record.digest) in self._unlike
+        return not found.verified and record.is_verified and not unlike
+
+    def vouch(
+        self,
+        prefix: str,
+        found: FilesCached,
+        record: Record,
+        paths: Sequence[str],
+        cancelled: Callable[[], bool],
+    ) -> bool:
+        """Whether the bytes of an uncatalogued revision are now those of a catalog's."""
+        try:
+            with held(self._layout.lock(prefix), cancelled=cancelled):
+                old = load_record(self._layout.record(prefix, str(found.revision)))
+                done = old is not None and _vouch(
+                    self._layout, prefix, old=old, new=record, paths=paths, cancelled=cancelled
+                )
+        except OSError as exc:
+            raise Transient(f"cannot check {prefix}: {exc.strerror}") from exc
+        if not done:
+            self._unlike.add((found.revision, record.digest))
+        return done
+
+
+def _vouch(
     layout: Layout,
     prefix: str,
     *,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from reconciler.errors import Gone, Rejected, Transient
+from reconciler.errors import Damaged, Gone, Rejected, Transient
 from reconciler.hub.catalog import (
     CATALOG,
     CATALOGS,
@@ -115,7 +115,10 @@ def _catalog(hub: ReadableHub, prefix: str, stored: HubObject) -> Catalog:
     if stored.size_bytes > LIMIT_BYTES:
         raise Transient(f"cannot read catalog {where}: it has {stored.size_bytes} bytes")
     with tempfile.TemporaryFile() as file:
-        hub.read(stored, file.fileno(), on_bytes=lambda _: None, cancelled=lambda: False)
+        try:
+            hub.read(stored, file.fileno(), on_bytes=lambda _: None, cancelled=lambda: False)
+        except Damaged as exc:  # it is small, and every look at the hub reads it anew
+            raise Transient(str(exc)) from exc
         file.seek(0)
         content = file.read()
     try:

@@ -98,7 +98,10 @@ class _Agent:
         self._channel.close()
 
     def on_bytes(self, done: int) -> None:
-        self._done = done
+        before, self._done = self._done, done
+        if done < before:  # it begins anew: what came before has come all the same
+            self._say({"bytes": before})
+            self._say({"bytes": done})
         now = time.monotonic()
         if now - self._told_at >= _TELL_SECONDS:
             self._told_at = now
@@ -116,6 +119,7 @@ class _Agent:
         self._say({"forget": True})
 
     def answer(self, message: Message) -> None:
+        self._say({"bytes": self._done})
         self._say(message)
         self._answered.set()
 

@@ -81,6 +81,14 @@ class Books:
             self._pages[name].failure = None
         return forgiven
 
+    def mend(self, model: ModelName) -> Failure | None:
+        """Forget that the hub held damaged files: it holds others now. None: it was not so."""
+        failure = self.failure(model)
+        if failure is None or not failure.damaged:
+            return None
+        self._page(model).failure = None
+        return failure
+
     def hurry_fetches(self) -> bool:
         """Forget failed fetches: there may be room now. Whether there were any."""
         failed = [
@@ -159,6 +167,7 @@ class Books:
             reason=failed.reason,
             during=failed.during,
             permanent=failed.permanent,
+            damaged=failed.damaged,
             retry_after_seconds=failed.retry_after_seconds,
         )
         page.recent.append(page.failure)

@@ -192,10 +192,10 @@ class Chronicle:
             retry=command.retry,
         )
 
-    def forgiven(self, model: ModelName, failure: Failure) -> None:
+    def forgiven(self, model: ModelName, failure: Failure, why: str) -> None:
         self._journal.record(
             EventKind.FAILURE_FORGIVEN,
-            f"an operator asked for another try; it had failed: {failure.reason}",
+            f"{why}; it had failed: {failure.reason}",
             model=model,
             count=failure.count,
             permanent=failure.permanent,

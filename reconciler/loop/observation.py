@@ -12,7 +12,7 @@ from reconciler.backend.engines import Assessment, Engines
 from reconciler.cache.model_cache import ModelCache
 from reconciler.errors import Rejected, Transient
 from reconciler.loop.books import Books
-from reconciler.plan.desired import DesiredModel, Refresh, SecretRef
+from reconciler.plan.desired import DesiredModel, ModelSpec, Refresh, SecretRef
 from reconciler.plan.ids import FilesDigest, ModelName
 from reconciler.plan.observed import (
     Failure,
@@ -179,6 +179,18 @@ def watched(
         and look.files.revision is not None
         and look.desired.spec.digest is None
         and name not in doubted
+    }
+
+
+def damaged(looks: Looks, books: Books) -> Mapping[ModelName, ModelSpec]:
+    """What is blocked until the hub holds other files."""
+    return {
+        name: look.desired.spec
+        for name, look in looks.items()
+        if look.files is None
+        and (failure := books.failure(name)) is not None
+        and failure.damaged
+        and failure.spec_hash == look.desired.fetch_key
     }
 
 

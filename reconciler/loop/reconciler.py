@@ -4,7 +4,7 @@ Everything else only calls `wake()`. Nothing but this task writes the books or t
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import structlog
 from structlog.contextvars import bind_contextvars
@@ -12,6 +12,7 @@ from structlog.contextvars import bind_contextvars
 from reconciler.apply.backends import Backends, BackendView
 from reconciler.apply.comparisons import Comparisons
 from reconciler.apply.effects import Effects, Prepared
+from reconciler.apply.mendings import Mendings
 from reconciler.apply.outcomes import FilesFetched
 from reconciler.apply.pushes import Noticed, Pushes
 from reconciler.errors import XgenError
@@ -21,7 +22,16 @@ from reconciler.loop.clock import Clock
 from reconciler.loop.commands import Commands
 from reconciler.loop.intent import Intent, Understanding
 from reconciler.loop.keeping import Keeping
-from reconciler.loop.observation import Look, Looks, Observer, Seen, doubts, observed, watched
+from reconciler.loop.observation import (
+    Look,
+    Looks,
+    Observer,
+    Seen,
+    damaged,
+    doubts,
+    observed,
+    watched,
+)
 from reconciler.loop.pace import give_way
 from reconciler.loop.publisher import Publisher
 from reconciler.loop.report import ModelFacts, planned
@@ -31,7 +41,7 @@ from reconciler.plan.actions import AbortFetch, Plan
 from reconciler.plan.desired import Desired, DesiredModel
 from reconciler.plan.ending import ending
 from reconciler.plan.ids import ModelName
-from reconciler.plan.observed import EffectKind, InFlight
+from reconciler.plan.observed import EffectKind, Failure, InFlight
 from reconciler.plan.planner import plan
 from reconciler.status import Planned
 
@@ -57,6 +67,7 @@ class Reconciler:
         observer: Observer,
         keeping: Keeping,
         comparisons: Comparisons,
+        mendings: Mendings,
         pushes: Pushes,
         backends: Backends,
         effects: Effects,
@@ -73,6 +84,7 @@ class Reconciler:
         self._observer = observer
         self._keeping = keeping
         self._comparisons = comparisons
+        self._mendings = mendings
         self._pushes = pushes
         self._backends = backends
         self._effects = effects
@@ -107,6 +119,7 @@ class Reconciler:
             except TimeoutError:
                 continue
         await self._comparisons.close()
+        await self._mendings.close()
         await self._pushes.close()
 
     def end(self) -> None:
@@ -141,7 +154,7 @@ class Reconciler:
             if desired
             else {}
         )
-        if self._book(now) | self._obey():
+        if self._book(now) | self._mend() | self._obey(desired):
             self._standstill = None
         seen = self._observer.see()
         models = desired.models if desired else ()
@@ -173,6 +186,7 @@ class Reconciler:
         self._remember(seen, looks)
         doubted = doubts(seen, looks, self._books)
         self._comparisons.doubt(doubted)
+        self._mendings.watch(damaged(looks, self._books))
         suspend = desired is not None and desired.suspend
         self._pushes.watch(watched(looks, doubted, suspend=suspend))
         there = observed(seen, looks, self._books, max_parallel_loads=self._max_parallel_loads)
@@ -190,20 +204,39 @@ class Reconciler:
             self._standstill = None
         return await asyncio.to_thread(self._observer.look, desired.models, seen.views)
 
-    def _obey(self) -> bool:
+    def _mend(self) -> bool:
+        """Whether the hub holds other files now where they were damaged."""
+        forgiven = False
+        for model in self._mendings.take_mended():
+            if (failure := self._books.mend(model)) is not None:
+                self._chronicle.forgiven(model, failure, "the hub holds another file now")
+                forgiven = True
+        return forgiven
+
+    def _obey(self, desired: Desired | None) -> bool:
         """Whether there was something."""
         commands = self._commands.take()
         for command in commands:
             self._chronicle.asked(command)
-            forgiven = self._books.forgive(command.model) if command.retry else {}
-            for model, failure in forgiven.items():
-                self._chronicle.forgiven(model, failure)
+            forgiven = self._retry(command.model, desired) if command.retry else {}
             self._pushes.hurry(command.model)
-            if command.retry:
-                self._comparisons.hurry(command.model)
+            self._mendings.hurry(command.model)
             if not command.done.done():
                 command.done.set_result(tuple(sorted(forgiven)))
         return bool(commands)
+
+    def _retry(
+        self, model: ModelName | None, desired: Desired | None
+    ) -> Mapping[ModelName, Failure]:
+        """Forget the failures of a model, or of all; gives what they were."""
+        forgiven = self._books.forgive(model)
+        for name, failure in forgiven.items():
+            self._chronicle.forgiven(name, failure, "an operator asked for another try")
+        for each in desired.models if desired is not None else ():
+            if model in (None, each.name):
+                self._mendings.try_anew(each.spec)
+        self._comparisons.hurry(model)
+        return forgiven
 
     def _count(self, made: Plan, understanding: Understanding, began: float) -> None:
         result = TickResult.CHANGED if made.actions else TickResult.IDLE

@@ -14,6 +14,7 @@ from reconciler.apply.backends import Backends
 from reconciler.apply.comparisons import Comparisons
 from reconciler.apply.effects import Effects
 from reconciler.apply.log_reader import Logs
+from reconciler.apply.mendings import Mendings
 from reconciler.apply.pushes import Pushes
 from reconciler.apply.stop import Hurry, Stopper
 from reconciler.backend.builds import discover
@@ -165,6 +166,7 @@ async def assembled(
                 ),
                 keeping=Keeping(cache),
                 comparisons=Comparisons(cache, wake=wakeup.set),
+                mendings=Mendings(cache, wake=wakeup.set),
                 pushes=Pushes(cache, wake=wakeup.set),
                 backends=backends,
                 effects=effects,

@@ -66,11 +66,13 @@ class Push:
     """What the hub holds of a model instead of what is here. `revision`: of all of the prefix.
 
     `verified`: a catalog names it; without one, it may be half of what somebody is copying there.
+    `damaged`: what was said of a file of it that is not what the hub says; None: nothing was.
     """
 
     digest: FilesDigest
     revision: FilesDigest
     verified: bool
+    damaged: str | None = None
 
 
 class EffectKind(StrEnum):
@@ -103,7 +105,8 @@ class Failure:
     `files_digest` is None where the failure came before the files were known.
     `count`: failures in a row. `permanent`: no further try until something changes (R7).
     `during`: "fetch", "start" (before the process was there), "load", "run", or "stop".
-    `ever_loaded`: this instance was loaded here once.
+    `ever_loaded`: this instance was loaded here once. `damaged`: what the hub holds is not what it
+    says, which ends when the hub holds something else.
     """
 
     spec_hash: SpecHash
@@ -113,6 +116,7 @@ class Failure:
     reason: str
     during: str
     permanent: bool = False
+    damaged: bool = False
     ever_loaded: bool = False
     retry_after_seconds: float | None = None
 

@@ -35,6 +35,7 @@ def after_failure(
     reason: str,
     during: str,
     permanent: bool = False,
+    damaged: bool = False,
     ever_loaded: bool = False,
     loaded_seconds: float | None = None,
     retry_after_seconds: float | None = None,
@@ -53,6 +54,7 @@ def after_failure(
         reason=reason,
         during=during,
         permanent=permanent,
+        damaged=damaged,
         ever_loaded=ever_loaded or loaded_seconds is not None,
         retry_after_seconds=retry_after_seconds,
     )

@@ -27,6 +27,10 @@ from reconciler.plan.wording import as_written, ordinal, span
 _BLOCKED = (
     "blocked until the manifest, the files or the node change, or `xgen-model reconcile --retry`"
 )
+_DAMAGED = (
+    "blocked until the hub holds another file there, the manifest changes, or "
+    "`xgen-model reconcile --retry`"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +191,7 @@ def _barred(case: Case, failure: Failure | None, now: float) -> Step | None:
         said += f", {ordinal(failure.count)} time"
     due = next_attempt_at(failure, key=case.name)
     if due is None:
-        said += f"; {_BLOCKED}"
+        said += f"; {_DAMAGED if failure.damaged else _BLOCKED}"
         return Step(state=State.BLOCKED, reason=said)
     if now < due:
         retry = Retry(at=due, delay_seconds=due - failure.at)

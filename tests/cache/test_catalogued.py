@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from reconciler.cache.store import Store, StoredObject
-from reconciler.errors import Transient
+from reconciler.errors import Damaged, Transient
 from reconciler.hub.catalog import CATALOG, Catalog
 from reconciler.hub.directory import DirectoryStore
 from reconciler.hub.directory_writer import DirectoryWriter
@@ -23,10 +23,13 @@ from tests.hub.test_push import Silent, folder_of, order
 PREFIX = "gguf/org_name"
 
 
-def pushed(hub: Path, files: dict[str, bytes], *, source: Path) -> Catalog:
-    """Push these files to the prefix. `source`: a new folder for them, deleted by nobody."""
+def pushed(hub: Path, files: dict[str, bytes], *, source: Path, again: bool = False) -> Catalog:
+    """Push these files to the prefix. `source`: a new folder for them, deleted by nobody.
+
+    `again`: also what is there, as `hub push --again`.
+    """
     folder = folder_of(source.parent, files, source.name)
-    return push(DirectoryWriter(hub), order(folder, PREFIX), Silent()).catalog
+    return push(DirectoryWriter(hub), order(folder, PREFIX, again=again), Silent()).catalog
 
 
 def test_a_pushed_model_is_pulled_and_its_digest_is_the_catalogs(
@@ -161,7 +164,7 @@ def test_what_another_tool_overwrites_in_the_middle_of_a_pull_is_never_mixed_wit
     assert {path: (Path(files.root) / path).read_bytes() for path in new} == new
 
 
-def test_a_file_that_another_tool_overwrites_is_an_error(
+def test_a_file_that_another_tool_overwrites_is_damaged(
     tmp_path: Path, hub: tuple[Path, Store]
 ) -> None:
     """As large as before, so that only its content tells."""
@@ -170,7 +173,7 @@ def test_a_file_that_another_tool_overwrites_is_an_error(
     (folder / PREFIX / "x.gguf").write_bytes(b"weightz")
     cache = opened(tmp_path, store)
 
-    with pytest.raises(Transient, match="does not match its sha256, after 3 fetches; push it"):
+    with pytest.raises(Damaged, match="does not match its sha256, after 3 fetches; push it"):
         cache.fetch(spec())
 
     assert cache.lookup(spec()) is None

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.cache.store import Store
-from reconciler.errors import Transient
+from reconciler.errors import Damaged
 from reconciler.hub.directory import DirectoryStore
 from tests.cache.caches import opened
 from tests.cache.specs import CountingStore, put, spec
@@ -74,13 +74,14 @@ def test_a_refresh_that_fails_leaves_what_is_here(tmp_path: Path) -> None:
     changed = next((hub / PREFIX / ".xgen/objects").iterdir())
     changed.write_bytes(b"SECOND")
 
-    with pytest.raises(Transient, match="does not match its sha256"):
+    with pytest.raises(Damaged, match="does not match its sha256"):
         cache.refresh(spec())
 
     assert cache.lookup(spec()) == old
     push = cache.newer_push(spec())
     assert push is not None
     assert push.revision == newer.digest
+    assert "does not match its sha256" in str(push.damaged)
 
 
 def test_a_catalog_for_what_is_here_gives_it_a_new_digest_and_fetches_nothing(

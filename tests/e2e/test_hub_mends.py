@@ -1,16 +1,19 @@
 """What is wrong at the hub is mended at the hub: the node notices by itself."""
 
 import os
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.agent import MINIMAL_GGUF, Agent
+from tests.cli.command import xgen_model
+from tests.e2e.agent import MINIMAL_GGUF, Agent, Entry
 from tests.e2e.conftest import MakeAgent
 from tests.e2e.manifests import manifest, model
 from tests.s3_server import ACCESS_KEY, SECRET_KEY, S3Server, serve_s3
+from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -20,13 +23,18 @@ def s3(tmp_path: Path) -> Iterator[S3Server]:
         yield server
 
 
-def test_a_bucket_that_is_made_later_is_noticed(make_agent: MakeAgent, s3: S3Server) -> None:
+def on_s3(make_agent: MakeAgent, s3: S3Server) -> Agent:
     agent = make_agent("--hub", "s3://models")
     agent.environment |= {
         "MINIO_ENDPOINT": s3.endpoint,
         "MINIO_ACCESS_KEY": ACCESS_KEY,
         "MINIO_SECRET_KEY": SECRET_KEY,
     }
+    return agent
+
+
+def test_a_bucket_that_is_made_later_is_noticed(make_agent: MakeAgent, s3: S3Server) -> None:
+    agent = on_s3(make_agent, s3)
     agent.write(manifest(model("a")))
     agent.start()
     agent.wait_up()
@@ -37,6 +45,94 @@ def test_a_bucket_that_is_made_later_is_noticed(make_agent: MakeAgent, s3: S3Ser
     s3.put("models", "gguf/test_model/model.gguf", MINIMAL_GGUF)
 
     agent.wait_state("a", "loaded")
+
+
+LARGE = MINIMAL_GGUF + os.urandom(2 << 20)
+"""So large that another process than the agent fetches it."""
+
+
+def push(agent: Agent, prefix: str, content: bytes) -> str:
+    """As its operator; gives what was said."""
+    folder = agent.root / prefix.replace("/", "-")
+    folder.mkdir(exist_ok=True)
+    (folder / "model.gguf").write_bytes(content)
+    done = xgen_model("hub", "push", folder, prefix, "--hub", "s3://models", env=agent.environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def damage(path: Path) -> None:
+    """One bit, in place, some seconds after the push."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    later = path.stat().st_mtime + 10
+    os.utime(path, (later, later))
+
+
+def pulled_bytes(agent: Agent) -> int:
+    page = agent.client.get(f"{agent.url}/metrics").text
+    found = re.search(r'^xgen_hub_transfer_bytes_total\{direction="pull".*\} (\S+)$', page, re.M)
+    assert found is not None
+    return int(float(found[1]))
+
+
+def events(agent: Agent, kind: str) -> list[Entry]:
+    told = agent.client.get(f"{agent.url}/api/management/events").json()["events"]
+    return [each for each in told if each["kind"] == kind]
+
+
+def test_what_is_damaged_in_the_hub_is_blocked_until_it_is_pushed_again(
+    make_agent: MakeAgent, s3: S3Server
+) -> None:
+    """R7: after three fetches, over a restart too; what serves goes on (ollama#17520)."""
+    (s3.folder / "models").mkdir()
+    agent = on_s3(make_agent, s3)
+    push(agent, "gguf/test_model", MINIMAL_GGUF)
+    push(agent, "gguf/next_model", LARGE)
+    damage(s3.folder / "models/gguf/next_model/model.gguf")
+    agent.write(manifest(model("a")))
+    agent.start()
+    agent.wait_up()
+    before = agent.wait_state("a", "loaded")
+
+    agent.write(manifest(model("a", source="gguf/next_model")))
+    after = agent.wait_model(
+        "a", lambda each: each["target"] is not None and each["target"]["state"] == "blocked"
+    )
+
+    said = (
+        f"cannot fetch gguf/next_model/model.gguf from s3://models at {s3.endpoint}: its content "
+        "does not match its sha256, after 3 fetches; push it again"
+    )
+    blocked = (
+        f"{said}; blocked until the hub holds another file there, the manifest changes, or "
+        "`xgen-model reconcile --retry`"
+    )
+    assert after["target"]["reason"] == blocked
+    assert (after["state"], after["pid"]) == ("loaded", before["pid"])
+    assert pulled_bytes(agent) == len(MINIMAL_GGUF) + 3 * len(LARGE)
+    (failed,) = events(agent, "EffectFailed")
+    assert (failed["reason"], failed["data"]["permanent"]) == (said, True)
+
+    assert agent.stop() == 0
+    agent.start()
+    agent.wait_up()
+    assert agent.wait_state("a", "blocked")["reason"] == blocked
+    assert pulled_bytes(agent) == 0
+
+    assert agent.post("/api/management/reconcile", {"retry": True}).status_code == 200
+    wait_until(lambda: len(events(agent, "EffectFailed")) == 2, what="it is tried anew")
+    assert agent.wait_state("a", "blocked")["reason"] == blocked
+    assert pulled_bytes(agent) == 3 * len(LARGE)
+
+    assert "uploaded" in push(agent, "gguf/next_model", LARGE)
+    assert agent.post("/api/management/reconcile", {}).status_code == 200
+    agent.wait_state("a", "loaded")
+    assert pulled_bytes(agent) == 4 * len(LARGE)
+    assert events(agent, "FailureForgiven")[-1]["reason"] == (
+        f"the hub holds another file now; it had failed: {said}"
+    )
 
 
 def test_a_model_too_many_is_removed_from_the_hub(agent: Agent) -> None:

@@ -122,6 +122,28 @@ def test_a_stop_that_failed_is_remembered_until_one_succeeds() -> None:
     assert made.failure(M) is None
 
 
+def test_damaged_files_block_until_the_hub_has_mended_them() -> None:
+    made = books()
+    made.book_outcome(replace(failed("fetch"), permanent=True, damaged=True), at=1.0)
+    assert made.hurry_fetches() is False
+    assert made.failures_in_a_row(M) == 1
+
+    mended = made.mend(M)
+
+    assert mended is not None
+    assert (mended.permanent, mended.damaged, made.failure(M)) == (True, True, None)
+    assert made.mend(M) is None
+
+
+def test_what_the_hub_mends_forgives_no_other_failure() -> None:
+    made = books()
+    made.book_outcome(replace(failed("start"), permanent=True), at=1.0)
+
+    assert made.mend(M) is None
+
+    assert made.failures_in_a_row(M) == 1
+
+
 def test_a_fetch_that_went_well_ends_the_row_of_failed_ones() -> None:
     made = books()
     made.book_outcome(failed("fetch"), at=1.0)

@@ -7,12 +7,12 @@ import pytest
 
 from reconciler.backend.engines import Assessment
 from reconciler.loop.books import Books
-from reconciler.loop.observation import Look, Seen, doubts, observed, watched
+from reconciler.loop.observation import Look, Seen, damaged, doubts, observed, watched
 from reconciler.plan.desired import Format, Refresh
-from reconciler.plan.ids import FilesDigest
+from reconciler.plan.ids import FilesDigest, SpecHash
 from reconciler.plan.observed import FilesCached, Observed
 from tests.backend.build import model
-from tests.loop.test_books import WANTED, M, books, exited, view
+from tests.loop.test_books import WANTED, M, books, exited, failed, view
 
 FILES = FilesCached(
     digest=FilesDigest("new"),
@@ -61,6 +61,18 @@ def test_bytes_that_serve_under_their_former_digest_are_not_doubted() -> None:
 
     assert doubts(serving, {M: bad}, books()) == {}
     assert doubts(nothing, {M: bad}, books()).keys() == {M}
+
+
+def test_only_what_is_blocked_by_damage_is_looked_at_for_its_end() -> None:
+    """Another spec, or files that came by another model, have nothing to wait for."""
+    pages = books()
+    assert damaged({M: look(None)}, pages) == {}
+    pages.book_outcome(replace(failed("fetch"), permanent=True, damaged=True), at=1.0)
+
+    assert damaged({M: look(None)}, pages) == {M: model().spec}
+    assert damaged({M: look()}, pages) == {}
+    other = replace(look(None), desired=replace(look().desired, spec_hash=SpecHash("1:other")))
+    assert damaged({M: other}, pages) == {}
 
 
 def test_a_models_files_from_the_hub_are_watched() -> None:

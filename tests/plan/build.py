@@ -125,6 +125,7 @@ def observed_model(name: str, data: Data) -> ObservedModel:
             reason=failure["reason"],
             during=failure["during"],
             permanent=failure.get("permanent", False),
+            damaged=failure.get("damaged", False),
             ever_loaded=failure.get("ever_loaded", False),
             retry_after_seconds=failure.get("retry_after"),
         ),
