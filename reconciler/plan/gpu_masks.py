@@ -26,12 +26,21 @@ class Masked:
     notes: tuple[str, ...] = ()
 
 
-def masked(devices: Sequence[Gpu], environment: Mapping[str, str]) -> Masked:
-    """What the masks in `environment` hide of these devices, which stand in PCI order."""
+def masked(devices: Sequence[Gpu], environment: Mapping[str, str], *, nvidia_here: bool) -> Masked:
+    """What the masks in `environment` hide of these devices, which stand in PCI order.
+
+    `nvidia_here`: there are GPUs of NVIDIA, even if their driver does not answer now.
+    """
     hidden: dict[int, str] = {}
     notes: list[str] = []
     _nvidia(devices, environment, hidden, notes)
-    _amd(devices, environment, hidden, notes)
+    # HIP reads CUDA's too, but where both vendors are it is meant for the others.
+    inner = (_HIP, _ORDINAL) if nvidia_here else (_HIP, CUDA, _ORDINAL)
+    name = next((name for name in inner if environment.get(name)), None)
+    # ROCr's first: HIP counts what that leaves, and takes an empty mask for none.
+    for each in (_ROCR, name):
+        if each is not None and each in environment:
+            _amd(devices, each, environment[each], hidden, notes)
     return Masked(hidden=hidden, notes=tuple(notes))
 
 
@@ -81,26 +90,15 @@ def _container_runtime(text: str, devices: Sequence[Gpu], shown: Sequence[int]) 
 
 
 def _amd(
-    devices: Sequence[Gpu], environment: Mapping[str, str], hidden: dict[int, str], notes: list[str]
+    devices: Sequence[Gpu], name: str, text: str, hidden: dict[int, str], notes: list[str]
 ) -> None:
-    """ROCr's mask first; HIP counts what that leaves, and takes an empty one for none."""
-    names = [_HIP, CUDA, _ORDINAL]
-    if any(device.vendor is Vendor.NVIDIA for device in devices):
-        names.remove(CUDA)  # HIP reads it too, but here it is meant for the others
-    inner = next((name for name in names if environment.get(name)), None)
-    for name in (_ROCR, inner):
-        if name is None or name not in environment:
-            continue
-        text = environment[name]
-        shown = [at for at in _of(Vendor.AMD, devices) if at not in hidden]
-        orders = [devices[at].order for at in shown]
-        told = [order for order in orders if order is not None]
-        ranked = shown
-        if len(told) == len(shown):
-            ranked = sorted(shown, key=lambda at: devices[at].order or 0)
-        elif len(shown) > 1:
-            notes.append(f"{name}={text} was read in PCI order: HIP's own order is not told")
-        _keep(shown, _amd_listed(text, devices, ranked), f"{name}={text}", hidden)
+    shown = [at for at in _of(Vendor.AMD, devices) if at not in hidden]
+    ranked = shown
+    if all(devices[at].order is not None for at in shown):
+        ranked = sorted(shown, key=lambda at: devices[at].order or 0)
+    elif len(shown) > 1:
+        notes.append(f"{name}={text} was read in PCI order: HIP's own order is not told")
+    _keep(shown, _amd_listed(text, devices, ranked), f"{name}={text}", hidden)
 
 
 def _amd_listed(text: str, devices: Sequence[Gpu], ranked: Sequence[int]) -> list[int]:

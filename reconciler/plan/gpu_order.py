@@ -5,8 +5,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from reconciler.plan.gpu_masks import masked
-from reconciler.plan.gpu_survey import Answer, Step
+from reconciler.plan.gpu_survey import Answer, Cause, Step
 from reconciler.plan.gpus import Gpu, pci_address
+
+_NO_NVIDIA = (Cause.ABSENT, Cause.NO_DRIVER, Cause.NO_DEVICE, Cause.NOT_ASKED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +36,11 @@ def inventory(
     by_torch = [gpu for answer in answers if answer.step is Step.TORCH for gpu in answer.devices]
     others = [gpu for answer in answers if answer.step is not Step.TORCH for gpu in answer.devices]
     ordered = _told_apart(sorted(others, key=_pci_order))
-    mask = masked(ordered, environment)
+    nvidia_here = any(
+        answer.step is Step.NVML and (answer.devices or answer.cause not in _NO_NVIDIA)
+        for answer in answers
+    )
+    mask = masked(ordered, environment, nvidia_here=nvidia_here)
     devices = [
         replace(device, unusable=f"hidden by {mask.hidden[at]}") if at in mask.hidden else device
         for at, device in enumerate(ordered)

@@ -3,7 +3,7 @@
 import pytest
 
 from reconciler.plan.gpu_order import inventory
-from reconciler.plan.gpu_survey import Step
+from reconciler.plan.gpu_survey import Answer, Cause, Step
 from reconciler.plan.gpus import Gpu
 from reconciler.plan.ids import GpuUuid
 from tests.plan.gpu import amd, answers, nvidia
@@ -98,11 +98,18 @@ def test_cuda_counts_what_the_container_has() -> None:
 def test_hip_counts_in_its_own_order_what_rocr_leaves(
     masks: dict[str, str], expected: list[str]
 ) -> None:
-    assert left(THREE, masks) == expected
+    assert left(THREE, masks, by=Step.AMDSMI) == expected
 
 
 def test_a_mask_of_cuda_does_not_hide_amd_where_nvidia_is_too() -> None:
-    assert left([*FOUR, amd(9)], {"CUDA_VISIBLE_DEVICES": "0"}) == ["n1", "a9"]
+    """Also while NVIDIA's driver does not answer: AMD's GPUs must not go and come with it."""
+    masks = {"CUDA_VISIBLE_DEVICES": "7"}
+    hung = Answer(step=Step.NVML, reason="did not answer", cause=Cause.HUNG)
+    by_amdsmi = answers(amd(9), by=Step.AMDSMI)
+
+    assert left([nvidia(1), amd(9)], masks) == ["a9"]
+    assert len(inventory([*by_amdsmi, hung], masks).usable) == 1
+    assert len(inventory(by_amdsmi, masks).usable) == 0
 
 
 def test_torch_has_applied_them() -> None:
@@ -129,7 +136,7 @@ def test_numbers_for_gpus_of_different_kinds_are_doubtful(
 
 
 def test_where_hips_order_is_not_told_pci_order_counts_and_it_is_said() -> None:
-    found = inventory(answers(amd(1), amd(2)), {"HIP_VISIBLE_DEVICES": "1"})
+    found = inventory(answers(amd(1), amd(2), by=Step.AMDSMI), {"HIP_VISIBLE_DEVICES": "1"})
 
     assert [device.identity for device in found.usable] == ["GPU-a2"]
     assert len(found.notes) == 1

@@ -17,7 +17,7 @@ _GROUPS = (
     "add the agent's user to the groups video and render; in a container: --device /dev/kfd "
     "--device /dev/dri --group-add video --group-add render"
 )
-_HUNG = "look for the driver's errors in `dmesg`; reset the GPU, or reboot the machine"
+_HUNG = "`dmesg` has the driver's errors; reset the GPU, or reboot the machine"
 _STEPS: Mapping[tuple[Step, Cause], str] = {
     (Step.NVML, Cause.ABSENT): "install NVIDIA's driver; in a container: --gpus all, with NVIDIA's "
     "container toolkit, or a device plugin",
@@ -38,7 +38,10 @@ _STEPS: Mapping[tuple[Step, Cause], str] = {
     (Step.SYSFS, Cause.NO_DEVICE): "give the container its GPUs: --device /dev/kfd "
     "--device /dev/dri, or a device plugin",
 }
-_LOOK = "xgen-model gpus shows the whole answer; nvidia-smi or amd-smi may say more"
+_FAULT = (
+    "nvidia-smi or amd-smi may say more, `dmesg` has the driver's errors; a GPU that is lost comes "
+    "back with a reset"
+)
 _HARMLESS = (Cause.ABSENT, Cause.NO_DRIVER, Cause.NO_DEVICE, Cause.NOT_ASKED)
 """As long as there is no card that they should have found."""
 
@@ -51,10 +54,14 @@ def gpu_findings(root: Path = Path("/")) -> Iterator[Finding]:
     for answer in answers:
         yield _finding(answer, united, cards)
         for note in answer.notes:
-            yield warn(_SUBJECT, f"{answer.step}: {note}", _GROUPS if "/dev/" in note else _LOOK)
+            yield warn(_SUBJECT, f"{answer.step}: {note}", _GROUPS if "/dev/" in note else _FAULT)
+    faults = {gpu.identity for answer in answers for gpu in answer.devices if gpu.unusable}
     for gpu in united.devices:
-        if gpu.unusable is not None:
-            yield skip(_SUBJECT, f"{gpu.pci or gpu.identity} is not used: {gpu.unusable}")
+        said = f"{gpu.pci or gpu.identity} is not used: {gpu.unusable}"
+        if gpu.identity in faults:
+            yield warn(_SUBJECT, said, _FAULT)
+        elif gpu.unusable is not None:
+            yield skip(_SUBJECT, said)
     for note in united.notes:
         yield warn(_SUBJECT, note, "start the agent with another mask, or with none")
     if not united.usable:
@@ -69,7 +76,8 @@ def _finding(answer: Answer, united: Inventory, cards: Sequence[Card]) -> Findin
     told = any(gpu.vendor is vendor for gpu in united.devices)
     step = _step(answer.step, answer.cause)
     if answer.cause not in _HARMLESS:
-        return warn(_SUBJECT, said, step) if told else fail(_SUBJECT, said, step)
+        needed = not told and vendor is not None  # torch is nobody's first source
+        return fail(_SUBJECT, said, step) if needed else warn(_SUBJECT, said, step)
     missing = [card.pci for card in cards if card.vendor is vendor]
     if told or not missing or (answer.step, answer.cause) not in _STEPS:
         return skip(_SUBJECT, said)
@@ -79,4 +87,4 @@ def _finding(answer: Answer, united: Inventory, cards: Sequence[Card]) -> Findin
 def _step(step: Step, cause: Cause) -> str:
     if cause in (Cause.HUNG, Cause.CRASHED):
         return _HUNG
-    return _STEPS.get((step, cause), _LOOK)
+    return _STEPS.get((step, cause), _FAULT)

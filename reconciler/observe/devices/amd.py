@@ -3,7 +3,6 @@
 It must be of the same release as ROCm's libraries, so ROCm's own goes before what pip installed.
 """
 
-import contextlib
 import importlib
 import os
 import sys
@@ -24,7 +23,7 @@ _NOT_TOLD = ("", "N/A", "GPU-XX")
 
 
 def ask_amdsmi(environment: Mapping[str, str], root: Path) -> Answer:
-    """Every GPU that this process may see.
+    """Every GPU that this process may see; the library ends with it.
 
     `environment`: for ROCM_HOME and ROCM_PATH. `root`: where /dev is.
     """
@@ -34,15 +33,9 @@ def ask_amdsmi(environment: Mapping[str, str], root: Path) -> Answer:
         return _not_imported(exc)
     try:
         amdsmi.amdsmi_init()
-    except amdsmi.AmdSmiException as exc:
-        return _failed(exc)
-    try:
         return _look(amdsmi, root)
     except amdsmi.AmdSmiException as exc:
         return _failed(exc)
-    finally:
-        with contextlib.suppress(amdsmi.AmdSmiException):
-            amdsmi.amdsmi_shut_down()
 
 
 def _module(environment: Mapping[str, str]) -> Any:

@@ -22,12 +22,14 @@ _STEP_SECONDS = 120
 def main(descriptor: int) -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGALRM):
         signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # whoever started us may have blocked them
     order = decode_order(sys.stdin.buffer.read())
     answers = list(order.answers)
     while (step := next_step(answers)) is not None:
         signal.alarm(_STEP_SECONDS)
         answers.append(_asked(step, answers, Path(order.root)))
         _tell(descriptor, answers[-1])
+    os._exit(0)  # without the libraries' last acts: they may hang
 
 
 def _asked(step: Step, answers: Sequence[Answer], root: Path) -> Answer:

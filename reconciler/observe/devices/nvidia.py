@@ -23,18 +23,12 @@ _SILENT = (pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_FUNCTION_NOT_FOUND
 
 
 def ask_nvml() -> Answer:
-    """Every GPU, in MIG mode every instance, that this process may see."""
+    """Every GPU, in MIG mode every instance, that this process may see; NVML ends with it."""
     try:
         pynvml.nvmlInit()
-    except pynvml.NVMLError as exc:
-        return _failed(exc)
-    try:
         return _look()
     except pynvml.NVMLError as exc:
         return _failed(exc)
-    finally:
-        with contextlib.suppress(pynvml.NVMLError):
-            pynvml.nvmlShutdown()
 
 
 def _failed(exc: pynvml.NVMLError) -> Answer:

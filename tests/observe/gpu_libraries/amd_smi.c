@@ -40,12 +40,6 @@ int amdsmi_init(u64 flags) {
   return failed;
 }
 
-int amdsmi_shut_down(void) {
-  if (!starts) return NOT_INIT;
-  starts--;
-  return SUCCESS;
-}
-
 /* One socket for each GPU: the two handles are the same number. */
 static int list(const char *function, handle socket, u32 *count, handle *out) {
   int failed = begin(function);

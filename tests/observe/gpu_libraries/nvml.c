@@ -46,12 +46,6 @@ int nvmlInitWithFlags(u32 flags) {
   return failed;
 }
 
-int nvmlShutdown(void) {
-  if (!starts) return UNINITIALIZED;
-  starts--;
-  return SUCCESS;
-}
-
 int nvmlSystemGetDriverVersion(char *buffer, u32 length) {
   int failed = begin(__func__);
   return failed ? failed : put(buffer, length, value(sys(), "driver", "580.95.05"));
