@@ -49,6 +49,7 @@ class Settings:
     models_dir: Path
     cache_budget: Budget | None = None
     llama_server: str | None = None
+    vllm: str | None = None
     poll_interval: float = 5.0
     max_parallel_loads: int = 2
     ports: range = range(18000, 19000)

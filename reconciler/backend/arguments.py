@@ -9,7 +9,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from reconciler.backend.flags import Flag, Flags, Takes
@@ -17,12 +17,34 @@ from reconciler.errors import Rejected
 from reconciler.manifest.refused import refused_reason, refused_value
 from reconciler.plan.desired import JsonValue
 
-FAMILY = "llama"
-"""What the manifest calls the engines of llama.cpp, in `defaults.extra_args` and the policy."""
-
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9._-]*")
-_SEPARATORS = {"--samplers": ";"}
-_REPEATED = {"--logit-bias", "--dry-sequence-breaker", "--reverse-prompt"}
+_NUMBER = re.compile(r"-[0-9.]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """How one family of engines reads its command line.
+
+    `family`: what the manifest calls it, in `defaults.extra_args` and the policy. `separators`:
+    between the values of a list, for flags other than those with a comma; `repeated`: flags that
+    are written once for each value. `reads_dashes`: a value that begins with one is read as
+    another flag. `parts`: `flag.key` sets one key of the flag's JSON.
+    """
+
+    family: str
+    separators: Mapping[str, str] = field(default_factory=dict)
+    repeated: frozenset[str] = frozenset()
+    reads_dashes: bool = False
+    parts: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tongue:
+    """What one build understands. `engine`: its name and version, for messages."""
+
+    dialect: Dialect
+    flags: Flags
+    engine: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,91 +68,116 @@ class Arguments:
     named: frozenset[Flag] = frozenset()
 
 
-def translate(
-    extra_args: Mapping[str, JsonValue], *, flags: Flags, root: str, engine: str
-) -> Arguments:
+def translate(extra_args: Mapping[str, JsonValue], tongue: Tongue, root: str) -> Arguments:
     """All of `extra_args`, in the order of the manifest.
 
-    `root`: the folder that `@/` means; `engine`: its name and version, for messages. Raises
-    Rejected for the first that cannot be passed on.
+    `root`: the folder that `@/` means. Raises Rejected for the first that cannot be passed on.
     """
     arguments: list[Argument] = []
-    named: dict[Flag, str] = {}
+    named: dict[tuple[Flag, str], str] = {}
     for key, value in extra_args.items():
-        name, flag = _flag(key, value, flags, engine)
-        if flag in named:
-            raise _rejected(key, f"it means the same as {named[flag]}, which stands there too")
-        named[flag] = key
-        arguments += _arguments(key, value, name, flag, root)
-    return Arguments(arguments=tuple(arguments), named=frozenset(named))
+        name, flag = _flag(key, value, tongue)
+        part = (flag, name.partition(".")[2])
+        if part in named:
+            raise _rejected(key, f"it means the same as {named[part]}, which stands there too")
+        named[part] = key
+        entry = _Entry(key, name, flag, root, tongue.dialect)
+        arguments += _arguments(entry, value)
+    return Arguments(arguments=tuple(arguments), named=frozenset(flag for flag, _ in named))
 
 
-def _flag(key: str, value: JsonValue, flags: Flags, engine: str) -> tuple[str, Flag]:
+def _flag(key: str, value: JsonValue, tongue: Tongue) -> tuple[str, Flag]:
+    flags, family = tongue.flags, tongue.dialect.family
     if not _KEY.fullmatch(key):
         raise _rejected(key, "write a flag's long name without its dashes, as in ctx_size")
-    name = "--" + key.replace("_", "-")
-    flag = flags.find(name)
+    whole, dot, part = key.partition(".") if tongue.dialect.parts else (key, "", "")
+    base = "--" + whole.replace("_", "-")
+    flag = flags.find(base)
     if flag is None and flags.complete:
-        nearest = flags.nearest(name)
+        nearest = flags.nearest(base)
         hint = f"; did you mean {_as_key(nearest)}?" if nearest else ""
-        raise _rejected(key, f"{engine} has no flag {name}{hint}")
-    flag = flag or Flag(names=(name,), takes=Takes.UNKNOWN)
-    for spelling in (name, *flag.names):
-        if reason := refused_reason(FAMILY, spelling) or refused_value(FAMILY, spelling, value):
+        raise _rejected(key, f"{tongue.engine} has no flag {base}{hint}")
+    flag = flag or Flag(names=(base,), takes=Takes.UNKNOWN)
+    for spelling in (base, *flag.names):
+        if reason := refused_reason(family, spelling) or refused_value(family, spelling, value):
             raise _rejected(key, reason)
     if flag.removed is not None:
-        raise _rejected(key, f"{engine} has removed {name}: {flag.removed}")
-    return name, flag
+        raise _rejected(key, f"{tongue.engine} has removed {base}: {flag.removed}")
+    return base + dot + part, flag
 
 
-def _arguments(key: str, value: JsonValue, name: str, flag: Flag, root: str) -> list[Argument]:
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """One key of `extra_args` and the flag that it means."""
+
+    key: str
+    name: str
+    flag: Flag
+    root: str
+    dialect: Dialect
+
+    def argument(self, *values: str) -> Argument:
+        return Argument(flag=self.flag, name=self.name, values=values)
+
+
+def _arguments(entry: _Entry, value: JsonValue) -> list[Argument]:
+    key, flag = entry.key, entry.flag
     match value:
         case None:
             return []
+        case bool() if "." in entry.name and entry.dialect.parts:
+            return [entry.argument("true" if value else "false")]
         case bool():
-            return _switch(key, value, name, flag)
+            return _switch(entry, value)
         case list():
-            return _several(key, value, name, flag, root)
+            return _several(entry, value)
         case dict():
             _need_value(key, flag)
-            return [Argument(flag=flag, name=name, values=(_json(key, value),))]
+            return [entry.argument(_json(entry, value))]
         case _:
             _need_value(key, flag)
             if flag.takes is Takes.TWO_VALUES:
                 raise _rejected(key, "it takes a list of two values")
-            return [Argument(flag=flag, name=name, values=(_word(key, value, root),))]
+            return [entry.argument(_word(entry, value))]
 
 
-def _switch(key: str, value: bool, name: str, flag: Flag) -> list[Argument]:
+def _switch(entry: _Entry, value: bool) -> list[Argument]:
+    flag = entry.flag
     match flag.takes:
         case Takes.ON_OFF:
-            return [Argument(flag=flag, name=name, values=("on" if value else "off",))]
+            return [entry.argument("on" if value else "off")]
         case Takes.ZERO_ONE:
-            return [Argument(flag=flag, name=name, values=("1" if value else "0",))]
-        case Takes.VALUE | Takes.TWO_VALUES:
-            raise _rejected(key, "it takes a value, not true or false")
-        case Takes.NOTHING | Takes.UNKNOWN:
-            wanted = value is not (name in flag.negations)
+            return [entry.argument("1" if value else "0")]
+        case Takes.VALUE | Takes.TWO_VALUES | Takes.SEVERAL | Takes.JSON:
+            raise _rejected(entry.key, "it takes a value, not true or false")
+        case Takes.NOTHING | Takes.OPTIONAL | Takes.UNKNOWN:
+            wanted = value is not (entry.name in flag.negations)
             if wanted:
-                return [Argument(flag=flag, name=name if name in flag.names else flag.name)]
+                name = entry.name if entry.name in flag.names else flag.name
+                return [Argument(flag=flag, name=name)]
             return [Argument(flag=flag, name=flag.negations[0])] if flag.negations else []
 
 
-def _several(key: str, values: list[JsonValue], name: str, flag: Flag, root: str) -> list[Argument]:
+def _several(entry: _Entry, values: list[JsonValue]) -> list[Argument]:
+    key, flag, dialect = entry.key, entry.flag, entry.dialect
     _need_value(key, flag)
-    words = tuple(_word(key, value, root) for value in values)
+    if flag.takes is Takes.JSON:
+        return [entry.argument(_json(entry, values))]
+    words = tuple(_word(entry, value) for value in values)
     if flag.takes is Takes.TWO_VALUES:
         if len(words) != 2:
             raise _rejected(key, f"it takes two values, not {len(words)}")
-        return [Argument(flag=flag, name=name, values=words)]
-    if flag.name in _REPEATED:
-        return [Argument(flag=flag, name=name, values=(word,)) for word in words]
+        return [entry.argument(*words)]
+    if flag.name in dialect.repeated:
+        return [entry.argument(word) for word in words]
     if not words:
         return []
-    separator = _SEPARATORS.get(flag.name, ",")
+    if flag.takes is Takes.SEVERAL:
+        return [entry.argument(*words)]
+    separator = dialect.separators.get(flag.name, ",")
     if torn := next((word for word in words if separator in word), None):
         raise _rejected(key, f"{torn!r} holds {separator!r}, which parts the values of a list")
-    return [Argument(flag=flag, name=name, values=(separator.join(words),))]
+    return [entry.argument(separator.join(words))]
 
 
 def _need_value(key: str, flag: Flag) -> None:
@@ -138,11 +185,14 @@ def _need_value(key: str, flag: Flag) -> None:
         raise _rejected(key, "it takes no value: write true or false")
 
 
-def _word(key: str, value: JsonValue, root: str) -> str:
+def _word(entry: _Entry, value: JsonValue) -> str:
+    key = entry.key
     match value:
         case str():
             _need_sayable(key, value)
-            return _inside(key, value, root) if value.startswith("@/") else value
+            if entry.dialect.reads_dashes and value.startswith("-") and not _NUMBER.match(value):
+                raise _rejected(key, f"{value} begins with a dash, so it would be another flag")
+            return _with_files(entry, value)
         case float() if not math.isfinite(value):
             raise _rejected(key, f"{value} is not a number that an engine can read")
         case int() | float() if not isinstance(value, bool):
@@ -151,13 +201,34 @@ def _word(key: str, value: JsonValue, root: str) -> str:
             raise _rejected(key, "a list may hold texts and numbers only")
 
 
-def _json(key: str, value: dict[str, JsonValue]) -> str:
+def _with_files(entry: _Entry, value: str) -> str:
+    """`@/x`, and what `name=@/x` gives a name to, as paths."""
+    name, equals, path = value.partition("=@/")
+    if equals and entry.flag.takes is Takes.SEVERAL:
+        return f"{name}={_inside(entry.key, '@/' + path, entry.root)}"
+    return _inside(entry.key, value, entry.root) if value.startswith("@/") else value
+
+
+def _json(entry: _Entry, value: JsonValue) -> str:
+    key, value = entry.key, _resolved(entry, value)
     try:
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     except ValueError:
         raise _rejected(key, "JSON has no numbers that are not finite") from None
     _need_sayable(key, text)
     return text
+
+
+def _resolved(entry: _Entry, value: JsonValue) -> JsonValue:
+    match value:
+        case str() if value.startswith("@/"):
+            return _inside(entry.key, value, entry.root)
+        case list():
+            return [_resolved(entry, item) for item in value]
+        case dict():
+            return {name: _resolved(entry, item) for name, item in value.items()}
+        case _:
+            return value
 
 
 def _need_sayable(key: str, text: str) -> None:

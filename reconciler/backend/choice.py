@@ -1,24 +1,44 @@
 """Which backend runs a model here, and why not another (design §8; PURE)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from reconciler.backend.inventory import (
     LLAMA_CPP_PYTHON,
     LLAMA_SERVER_CPU,
+    VLLM_CPU,
+    VLLM_CUDA,
+    VLLM_ROCM,
     XLLAMACPP,
     Build,
     Inventory,
 )
 from reconciler.plan.desired import Format, ModelSpec, ModelType
+from reconciler.plan.gpus import GpuClass
 from reconciler.plan.ids import GpuUuid
 
-_ON_CPU = {
-    Format.GGUF: (LLAMA_SERVER_CPU, XLLAMACPP, LLAMA_CPP_PYTHON),
-    Format.SAFETENSORS: ("vllm-cpu",),
+_LLAMA_CUDA, _LLAMA_ROCM, _LLAMA_VULKAN = (
+    f"llama-server-{kind}" for kind in ("cuda", "rocm", "vulkan")
+)
+_CPU = "CPU"
+_TABLE: Mapping[Format, Mapping[GpuClass | str, tuple[str, ...]]] = {
+    Format.GGUF: {
+        GpuClass.NVIDIA: (_LLAMA_CUDA, _LLAMA_VULKAN),
+        GpuClass.CDNA: (_LLAMA_ROCM, _LLAMA_VULKAN),
+        GpuClass.RDNA: (_LLAMA_VULKAN, _LLAMA_ROCM),
+        _CPU: (LLAMA_SERVER_CPU, XLLAMACPP, LLAMA_CPP_PYTHON),
+    },
+    Format.SAFETENSORS: {
+        GpuClass.NVIDIA: (VLLM_CUDA,),
+        GpuClass.CDNA: (VLLM_ROCM,),
+        GpuClass.RDNA: (),
+        _CPU: (VLLM_CPU,),
+    },
 }
+"""Best first. What is missing in a column runs there only when it is asked for by name."""
+_ON_CPU = {format: columns[_CPU] for format, columns in _TABLE.items()}
 _NOT_YET = "this release cannot start it yet"
-_STARTABLE = (LLAMA_SERVER_CPU, XLLAMACPP)
+_STARTABLE = (LLAMA_SERVER_CPU, XLLAMACPP, VLLM_CPU)
 _TYPES = (ModelType.LLM, ModelType.EMBEDDING, ModelType.RERANK)
 
 
@@ -57,13 +77,18 @@ def choose(
 
 
 def _named(backend: str, format: Format, inventory: Inventory) -> Choice | Refusal:
-    known = sorted({one for row in _ON_CPU.values() for one in row})
+    known = {one for columns in _TABLE.values() for row in columns.values() for one in row}
     if backend not in known:
         return Refusal(
             reason=f"cannot use backend {backend}: this release has {', '.join(_STARTABLE)}"
         )
-    if backend not in _ON_CPU[format]:
+    if not any(backend in row for row in _TABLE[format].values()):
         return Refusal(reason=f"cannot use backend {backend}: it does not run {format} files")
+    if backend not in _ON_CPU[format]:
+        return Refusal(
+            reason=f"cannot use backend {backend}: it needs a GPU, and this release serves on CPU "
+            "only"
+        )
     build = inventory.build(backend)
     if build is None:
         return Refusal(reason=f"cannot use backend {backend}: {_why_not(backend, inventory)}")

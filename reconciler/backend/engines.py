@@ -1,47 +1,55 @@
 """The one door to the engines: can this model run here, and how is it started."""
 
-from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from secrets import token_urlsafe
-from threading import Lock
-from typing import Protocol
 
-from reconciler.backend import llama_server, xllamacpp
+from reconciler.backend import llama_options, llama_server, vllm, vllm_options, xllamacpp
 from reconciler.backend.choice import Choice, Refusal, choose
-from reconciler.backend.gguf import GgufInfo, check_whole, read_header
-from reconciler.backend.inventory import LLAMA_SERVER_CPU, XLLAMACPP, Build, Inventory
+from reconciler.backend.contents import Contents
+from reconciler.backend.inventory import (
+    LLAMA_SERVER_CPU,
+    VLLM_CPU,
+    VLLM_CUDA,
+    VLLM_ROCM,
+    XLLAMACPP,
+    Build,
+    Inventory,
+)
 from reconciler.backend.launch import Launch
-from reconciler.backend.llama_options import Options, need_fit
+from reconciler.backend.model_info import ModelInfo
+from reconciler.backend.site import Site
 from reconciler.errors import Bug, Rejected, Transient
 from reconciler.plan.desired import DesiredModel, Format, ModelSpec
-from reconciler.plan.ids import FilesDigest
+from reconciler.plan.gpus import Gpu
 from reconciler.plan.observed import FilesCached
 from reconciler.plan.repository import SCHEME
 
-_REMEMBERED_HEADERS = 256
 _KEY_BYTES = 24
 
 
-class _Adapter(Protocol):
-    """What an engine's module offers."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Adapter:
+    """What an engine's module offers. `need_fit`: whether the files are of the model's type;
+    `check`: whether it can be told what the manifest says. Both raise Rejected."""
 
-    def check(self, spec: ModelSpec, root: str, info: GgufInfo, build: Build) -> Options: ...
-    def launch(
-        self,
-        model: DesiredModel,
-        files: FilesCached,
-        build: Build,
-        info: GgufInfo,
-        *,
-        port: int,
-        api_key: str,
-        base_environment: Mapping[str, str],
-        secrets: Mapping[str, str],
-    ) -> Launch: ...
+    need_fit: Callable[[ModelSpec, str, ModelInfo], None]
+    check: Callable[[ModelSpec, str, ModelInfo, Build, Sequence[Gpu]], object]
+    launch: Callable[[DesiredModel, FilesCached, Build, ModelInfo, Site], Launch]
 
 
-_ADAPTERS: Mapping[str, _Adapter] = {LLAMA_SERVER_CPU: llama_server, XLLAMACPP: xllamacpp}
+_VLLM = _Adapter(need_fit=vllm_options.need_fit, check=vllm.check, launch=vllm.launch)
+_ADAPTERS: Mapping[str, _Adapter] = {
+    LLAMA_SERVER_CPU: _Adapter(
+        need_fit=llama_options.need_fit, check=llama_server.check, launch=llama_server.launch
+    ),
+    XLLAMACPP: _Adapter(
+        need_fit=llama_options.need_fit, check=xllamacpp.check, launch=xllamacpp.launch
+    ),
+    VLLM_CUDA: _VLLM,
+    VLLM_ROCM: _VLLM,
+    VLLM_CPU: _VLLM,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,11 +67,15 @@ class Assessment:
 
 
 class Engines:
-    """The builds of this node. Safe to be asked from several threads."""
+    """The builds of this node. Safe to be asked from several threads.
 
-    def __init__(self, inventory: Inventory) -> None:
+    `shared_cache`: see `Site`.
+    """
+
+    def __init__(self, inventory: Inventory, shared_cache: str | None = None) -> None:
         self.inventory = inventory
-        self._headers = _Headers()
+        self._contents = Contents()
+        self._shared_cache = shared_cache
 
     def assess(self, model: DesiredModel, files: FilesCached | None) -> Assessment:
         """Whether the model could be started as it stands. Starts nothing, so it costs nothing.
@@ -77,10 +89,11 @@ class Engines:
         chosen = choose(spec, format, self.inventory, model.gpus)
         if isinstance(chosen, Refusal):
             return Assessment(refusal=chosen.reason)
+        adapter = _adapter(chosen.build)
         try:
-            info = self._headers.of(files) if files else GgufInfo(architecture="")
+            info = self._contents.of(files) if files else ModelInfo()
             if files:
-                need_fit(spec.type, files.path, info)
+                adapter.need_fit(spec, files.path, info)
         except Rejected as exc:
             refusal = f"{exc}; {_cure(spec)}"
             return Assessment(choice=chosen, refusal=refusal, bad_files=True)
@@ -88,8 +101,7 @@ class Engines:
             # The file cannot be read just now. The start will say so, and be tried again.
             return Assessment(choice=chosen, lasting=False)
         try:
-            root = files.root if files else "/"
-            _adapter(chosen.build).check(spec, root, info, chosen.build)
+            adapter.check(spec, files.root if files else "/", info, chosen.build, ())
         except Rejected as exc:
             return Assessment(choice=chosen, refusal=str(exc))
         return Assessment(choice=chosen)
@@ -109,43 +121,15 @@ class Engines:
         `environment`: the agent's own; `secrets`: the values of the references in the model's
         `env`, by variable. Raises Rejected or Transient.
         """
-        return _adapter(choice.build).launch(
-            model,
-            files,
-            choice.build,
-            self._headers.of(files),
+        site = Site(
             port=port,
             api_key=token_urlsafe(_KEY_BYTES),
-            base_environment=environment,
+            environment=environment,
             secrets=secrets,
+            shared_cache=self._shared_cache,
         )
-
-
-class _Headers:
-    """What GGUF headers say, by path and content."""
-
-    def __init__(self) -> None:
-        self._known: OrderedDict[tuple[str, FilesDigest], GgufInfo | Rejected] = OrderedDict()
-        self._lock = Lock()
-
-    def of(self, files: FilesCached) -> GgufInfo:
-        key = (files.path, files.digest)
-        with self._lock:
-            known = self._known.get(key)
-        if known is None:
-            try:
-                known = read_header(files.path)
-                if files.mmproj is not None:
-                    check_whole(files.mmproj)
-            except Rejected as exc:
-                known = exc
-            with self._lock:
-                self._known[key] = known
-                if len(self._known) > _REMEMBERED_HEADERS:
-                    self._known.popitem(last=False)
-        if isinstance(known, Rejected):
-            raise Rejected(str(known))
-        return known
+        info = self._contents.of(files)
+        return _adapter(choice.build).launch(model, files, choice.build, info, site)
 
 
 def _adapter(build: Build) -> _Adapter:

@@ -7,13 +7,12 @@ llama-server behind the manifest's back.
 
 from collections.abc import Mapping
 
+from reconciler.backend.site import Site
 from reconciler.errors import Rejected
 from reconciler.plan.desired import SecretRef
 
 NONCE_VARIABLE = "XGEN_NONCE"
 """The spawn's nonce: the spawner adds it, all processes of the spawn inherit it (R9)."""
-API_KEY_VARIABLE = "LLAMA_API_KEY"
-"""By environment, since argv can be read by every user of the node."""
 
 _INHERITED = frozenset(
     {
@@ -40,8 +39,6 @@ _ALWAYS = {
     # A failed assertion in ggml starts gdb where there is one, which holds up the process's end.
     "GGML_NO_BACKTRACE": "1",
 }
-HIDDEN_GPUS = {"CUDA_VISIBLE_DEVICES": "-1", "HIP_VISIBLE_DEVICES": "-1"}
-"""For a model on CPU: a build that could use GPUs must not take memory that nobody gave it."""
 
 
 def inherited(base: Mapping[str, str]) -> dict[str, str]:
@@ -54,24 +51,18 @@ def inherited(base: Mapping[str, str]) -> dict[str, str]:
 
 
 def environment(
-    base: Mapping[str, str],
-    own: Mapping[str, str | SecretRef],
-    secrets: Mapping[str, str],
-    *,
-    api_key: str,
+    own: Mapping[str, str | SecretRef], site: Site, ours: Mapping[str, str]
 ) -> dict[str, str]:
     """A backend's environment, but for the nonce.
 
-    `own`: the model's `env` as the manifest has it; `secrets`: the values of its references, by
-    variable. What the agent needs stands above what the manifest says. Raises Rejected where a
-    value is missing.
+    `own`: the model's `env` as the manifest has it; `ours`: what the engine's adapter adds. What
+    the agent needs stands above what the manifest says. Raises Rejected where a value is missing.
     """
     return {
-        **inherited(base),
-        **HIDDEN_GPUS,
-        **{name: _value(name, value, secrets) for name, value in own.items()},
+        **inherited(site.environment),
+        **{name: _value(name, value, site.secrets) for name, value in own.items()},
         **_ALWAYS,
-        API_KEY_VARIABLE: api_key,
+        **ours,
     }
 
 

@@ -19,6 +19,9 @@ _FEWEST = 20
 class Takes(StrEnum):
     NOTHING = "nothing"
     VALUE = "a value"
+    OPTIONAL = "a value or none"
+    SEVERAL = "values"
+    JSON = "JSON"
     TWO_VALUES = "two values"
     ON_OFF = "on or off"
     ZERO_ONE = "0 or 1"

@@ -15,6 +15,7 @@ from typing import BinaryIO
 
 from reconciler.backend.gguf_types import tensor_bytes
 from reconciler.backend.kv_cache import gguf_kv_bytes
+from reconciler.backend.model_info import ModelInfo
 from reconciler.errors import Rejected, Transient
 
 HEADER_LIMIT_BYTES = 64 * 1024 * 1024
@@ -38,36 +39,14 @@ Value = str | int | float | bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GgufInfo:
-    """`pooling` None: the model has none of its own, so it was not made for embeddings.
-
-    `kind`: "model"; None in older files. `shards`: how many files the model is split into.
-    `causal` False: an encoder, which reads a text as a whole and generates none. `scores`: it has
-    a classification head, as rerankers do. `kv_bytes_per_token`: of the cache; None: not known.
-    """
-
-    architecture: str
-    kind: str | None = None
-    name: str | None = None
-    context_length: int | None = None
-    embedding_length: int | None = None
-    block_count: int | None = None
-    pooling: str | None = None
-    causal: bool = True
-    scores: bool = False
-    kv_bytes_per_token: int | None = None
-    shards: int = 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Whole:
-    """One file that is as large as its tensors need it to be. `head`: as `GgufInfo.scores`."""
+    """One file that is as large as its tensors need it to be. `head`: as `ModelInfo.scores`."""
 
     keys: dict[str, Value]
     head: bool
 
 
-def read_header(path: str) -> GgufInfo:
+def read_header(path: str) -> ModelInfo:
     """Read a model's header (of the first shard, where there are several). Blocks for some 50 ms.
 
     Raises Rejected where this is not a GGUF that can be served, or not all of one; Transient where
@@ -240,7 +219,7 @@ def _scalar(kind: int) -> struct.Struct:
     return _SCALARS[kind]
 
 
-def _info(path: str, keys: dict[str, Value]) -> GgufInfo:
+def _info(path: str, keys: dict[str, Value]) -> ModelInfo:
     architecture = _text(keys, "general.architecture")
     shard, shards = _number(keys, "split.no") or 0, _number(keys, "split.count") or 1
     if shard > 0:
@@ -252,7 +231,7 @@ def _info(path: str, keys: dict[str, Value]) -> GgufInfo:
         what = "an adapter" if kind == "adapter" else "a multimodal projector"
         raise Rejected(f"cannot read {path}: it is {what}, not a model")
     pooling = _number(keys, f"{architecture}.pooling_type")
-    return GgufInfo(
+    return ModelInfo(
         architecture=architecture,
         kind=kind,
         name=_text(keys, "general.name"),

@@ -7,6 +7,9 @@ from reconciler.backend.flags import Flags
 LLAMA_SERVER_CPU = "llama-server-cpu"
 XLLAMACPP = "xllamacpp"
 LLAMA_CPP_PYTHON = "llama-cpp-python"
+VLLM_CUDA = "vllm-cuda"
+VLLM_ROCM = "vllm-rocm"
+VLLM_CPU = "vllm-cpu"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

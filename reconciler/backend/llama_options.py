@@ -3,15 +3,20 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from reconciler.backend.arguments import Argument, Arguments, translate
-from reconciler.backend.flags import Flag, Flags, Takes
-from reconciler.backend.gguf import GgufInfo
-from reconciler.backend.launch import Counters, Probe
+from reconciler.backend.arguments import Arguments, Dialect, Tongue, translate
+from reconciler.backend.flags import Flags
+from reconciler.backend.launch import Counters
+from reconciler.backend.model_info import ModelInfo
+from reconciler.backend.options import Default, Options, with_defaults
 from reconciler.errors import Rejected
 from reconciler.plan.desired import ModelSpec, ModelType
-from reconciler.plan.ids import ModelName
 
 HOST = "127.0.0.1"
+DIALECT = Dialect(
+    family="llama",
+    separators={"--samplers": ";"},
+    repeated=frozenset({"--logit-bias", "--dry-sequence-breaker", "--reverse-prompt"}),
+)
 CACHE_RAM_MIB = 512
 """The engine's own default for prompts kept in host memory is 8 GiB, for each server."""
 ONE_BATCH_CONTEXT = 8192
@@ -28,29 +33,9 @@ COUNTERS = Counters(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """`arguments`: ours first, then the manifest's. `warnings`: what an operator should know."""
-
-    arguments: tuple[Argument, ...]
-    warnings: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Default:
-    """A flag of ours, with its value unless it is a switch; the manifest's own word replaces it.
-
-    `optional`: left out where the build does not know the flag.
-    """
-
-    name: str
-    value: str | None = None
-    optional: bool = False
-
-
 def options(
     spec: ModelSpec,
-    info: GgufInfo,
+    info: ModelInfo,
     *,
     flags: Flags,
     root: str,
@@ -61,30 +46,28 @@ def options(
 
     `defaults`: the builder's own. Raises Rejected for what the manifest may not or cannot say.
     """
-    given = translate(spec.extra_args, flags=flags, root=root, engine=engine)
+    tongue = Tongue(dialect=DIALECT, flags=flags, engine=engine)
+    given = translate(spec.extra_args, tongue, root)
     ours = [Default("--cache-ram", str(CACHE_RAM_MIB), optional=True), *defaults]
     told, warnings = _served(spec.type).told(info, given, flags)
     ours += told
-    return Options(arguments=(*_ours(ours, given, flags), *given.arguments), warnings=warnings)
+    return Options(arguments=with_defaults(ours, given, flags), warnings=warnings)
 
 
-def need_fit(model_type: ModelType, path: str, info: GgufInfo) -> None:
+def ours_on_cpu(api_key: str) -> dict[str, str]:
+    """Variables. The key is not in argv, which every user of the node can read; a build that could
+    use GPUs must not take memory that nobody gave it."""
+    return {
+        "LLAMA_API_KEY": api_key,
+        "CUDA_VISIBLE_DEVICES": "-1",
+        "HIP_VISIBLE_DEVICES": "-1",
+    }
+
+
+def need_fit(spec: ModelSpec, path: str, info: ModelInfo) -> None:
     """Raises Rejected for a file that is of another type than the manifest says."""
-    if (fault := _served(model_type).fault(info)) is not None:
-        raise Rejected(f"cannot serve {path} as type {model_type}: {fault}")
-
-
-def probe(name: ModelName, model_type: ModelType) -> Probe:
-    """How to ask either server whether it serves."""
-    served = _served(model_type)
-    return Probe(
-        health_path="/health",
-        models_path="/v1/models",
-        served_name=name,
-        answer_path=served.answer_path,
-        answer_body={"model": name, **served.answer_body},
-        type=model_type,
-    )
+    if (fault := _served(spec.type).fault(info)) is not None:
+        raise Rejected(f"cannot serve {path} as type {spec.type}: {fault}")
 
 
 _Told = tuple[list[Default], tuple[str, ...]]
@@ -93,12 +76,10 @@ _Told = tuple[list[Default], tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Served:
-    """How models of one type are served, and asked. `fault`: why a file is of another type."""
+    """How models of one type are served. `fault`: why a file is of another type."""
 
-    fault: Callable[[GgufInfo], str | None]
-    told: Callable[[GgufInfo, Arguments, Flags], _Told]
-    answer_path: str
-    answer_body: Mapping[str, object]
+    fault: Callable[[ModelInfo], str | None]
+    told: Callable[[ModelInfo, Arguments, Flags], _Told]
 
 
 def _served(model_type: ModelType) -> _Served:
@@ -107,22 +88,22 @@ def _served(model_type: ModelType) -> _Served:
     return served
 
 
-def _cannot_generate(info: GgufInfo) -> str | None:
+def _cannot_generate(info: ModelInfo) -> str | None:
     """llama.cpp aborts while it loads one (gpustack#2408 found out later)."""
     return None if info.causal else "it is an encoder, which generates no text"
 
 
-def _cannot_embed(info: GgufInfo) -> str | None:
+def _cannot_embed(info: ModelInfo) -> str | None:
     """llama.cpp embeds with any model."""
     return None
 
 
-def _cannot_rerank(info: GgufInfo) -> str | None:
+def _cannot_rerank(info: ModelInfo) -> str | None:
     """Without a head llama.cpp answers with whatever number is in its place (llama.cpp#25447)."""
     return None if info.scores else "it has no classification head, so its scores mean nothing"
 
 
-def _generates(info: GgufInfo, given: Arguments, flags: Flags) -> _Told:
+def _generates(info: ModelInfo, given: Arguments, flags: Flags) -> _Told:
     if info.scores:
         return [], ("this is a model for reranking",)
     if info.pooling is not None:
@@ -130,7 +111,7 @@ def _generates(info: GgufInfo, given: Arguments, flags: Flags) -> _Told:
     return [], ()
 
 
-def _embeds(info: GgufInfo, given: Arguments, flags: Flags) -> _Told:
+def _embeds(info: ModelInfo, given: Arguments, flags: Flags) -> _Told:
     defaults, warnings = [Default("--embedding")], []
     if info.pooling not in _EMBEDDING_POOLINGS and not _names(given, flags, "--pooling"):
         defaults.append(Default("--pooling", "mean"))
@@ -140,7 +121,7 @@ def _embeds(info: GgufInfo, given: Arguments, flags: Flags) -> _Told:
     return defaults + sizes, (*warnings, *more)
 
 
-def _reranks(info: GgufInfo, given: Arguments, flags: Flags) -> _Told:
+def _reranks(info: ModelInfo, given: Arguments, flags: Flags) -> _Told:
     if _names(given, flags, "--pooling"):
         raise Rejected("cannot use extra_args.pooling: it follows from the model's `type`")
     sizes, warnings = _one_batch(info, given, flags)
@@ -153,25 +134,19 @@ _TYPES: Mapping[ModelType, _Served] = {
     ModelType.LLM: _Served(
         fault=_cannot_generate,
         told=_generates,
-        answer_path="/v1/completions",
-        answer_body={"prompt": "ready?", "max_tokens": 1},
     ),
     ModelType.EMBEDDING: _Served(
         fault=_cannot_embed,
         told=_embeds,
-        answer_path="/v1/embeddings",
-        answer_body={"input": "ready?"},
     ),
     ModelType.RERANK: _Served(
         fault=_cannot_rerank,
         told=_reranks,
-        answer_path="/v1/rerank",
-        answer_body={"query": "ready?", "documents": ["ready", "not yet"]},
     ),
 }
 
 
-def _one_batch(info: GgufInfo, given: Arguments, flags: Flags) -> _Told:
+def _one_batch(info: ModelInfo, given: Arguments, flags: Flags) -> _Told:
     """A sequence must fit into one batch, or the engine refuses it: batch = ubatch = context."""
     defaults, warnings = [], []
     context = _given_value(given, "--ctx-size")
@@ -186,20 +161,6 @@ def _one_batch(info: GgufInfo, given: Arguments, flags: Flags) -> _Told:
             warnings.append(f"context {context} of {trained}: set ctx_size for longer texts")
     defaults += [Default("--batch-size", context), Default("--ubatch-size", context)]
     return defaults, tuple(warnings)
-
-
-def _ours(defaults: Iterable[Default], given: Arguments, flags: Flags) -> Iterable[Argument]:
-    said = set(given.named)
-    for default in defaults:
-        flag = flags.find(default.name)
-        if flag is None and default.optional:
-            continue
-        flag = flag or Flag(names=(default.name,), takes=Takes.UNKNOWN)
-        if flag in said:
-            continue
-        said.add(flag)
-        values = () if default.value is None else (default.value,)
-        yield Argument(flag=flag, name=default.name, values=values)
 
 
 def _names(given: Arguments, flags: Flags, name: str) -> bool:

@@ -1,14 +1,18 @@
 """How a llama-server is started: argv and environment, for the build that is there (PURE)."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 from reconciler.backend.environment import environment
-from reconciler.backend.gguf import GgufInfo
 from reconciler.backend.inventory import Build
 from reconciler.backend.launch import Launch
-from reconciler.backend.llama_options import COUNTERS, HOST, Default, Options, options, probe
+from reconciler.backend.llama_options import COUNTERS, HOST, options, ours_on_cpu
+from reconciler.backend.model_info import ModelInfo
+from reconciler.backend.options import Default, Options
+from reconciler.backend.questions import probe
+from reconciler.backend.site import Site
 from reconciler.errors import Bug
 from reconciler.plan.desired import DesiredModel, ModelSpec
+from reconciler.plan.gpus import Gpu
 from reconciler.plan.observed import FilesCached
 
 _DEFAULTS = (
@@ -19,7 +23,9 @@ _DEFAULTS = (
 )
 
 
-def check(spec: ModelSpec, root: str, info: GgufInfo, build: Build) -> Options:
+def check(
+    spec: ModelSpec, root: str, info: ModelInfo, build: Build, devices: Sequence[Gpu] = ()
+) -> Options:
     """What the manifest says, as arguments; raises Rejected. Starts and costs nothing."""
     engine = f"llama-server {build.version}" if build.version else "llama-server"
     return options(spec, info, flags=build.flags, root=root, engine=engine, defaults=_DEFAULTS)
@@ -29,12 +35,8 @@ def launch(
     model: DesiredModel,
     files: FilesCached,
     build: Build,
-    info: GgufInfo,
-    *,
-    port: int,
-    api_key: str,
-    base_environment: Mapping[str, str],
-    secrets: Mapping[str, str],
+    info: ModelInfo,
+    site: Site,
 ) -> Launch:
     """A whole spawn, but for the nonce. Raises Rejected for what the manifest asks in vain."""
     if not files.path:
@@ -51,15 +53,15 @@ def launch(
             *("--model", files.path),
             *projector,
             *("--host", HOST),
-            *("--port", str(port)),
+            *("--port", str(site.port)),
             *("--alias", model.name),
             "--metrics",
             *(word for argument in checked.arguments for word in argument.words),
         ),
-        env=environment(base_environment, model.spec.env, secrets, api_key=api_key),
+        env=environment(model.spec.env, site, ours_on_cpu(site.api_key)),
         host=HOST,
-        port=port,
-        api_key=api_key,
+        port=site.port,
+        api_key=site.api_key,
         probe=probe(model.name, model.spec.type),
         counters=COUNTERS,
         warnings=checked.warnings,

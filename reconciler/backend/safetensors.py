@@ -6,13 +6,14 @@ Source: the format's description in huggingface/safetensors. config.json: as vLL
 """
 
 import os
+import re
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import msgspec
 
 from reconciler.backend.kv_cache import hf_kv_bytes
+from reconciler.backend.model_info import ModelInfo
 from reconciler.errors import Rejected, Transient
 from reconciler.plan.desired import JsonValue
 
@@ -21,6 +22,13 @@ HEADER_LIMIT_BYTES = 100_000_000
 _JSON_LIMIT_BYTES = 64 * 1024 * 1024
 _LENGTH = struct.Struct("<Q")
 _INDEX = "model.safetensors.index.json"
+_ENCODER = re.compile(
+    r"(\w*Bert|\w*Roberta|Deberta\w*|Electra|MPNet|Gte\w*|T5Encoder)(Model|For\w+)"
+    r"|\w+For(SequenceClassification|TokenClassification|MaskedLM)"
+)
+_HEAD = "ForSequenceClassification"
+_SETTINGS = ("config.json", "params.json")
+"""One of them is what an engine begins with; the second is Mistral's own."""
 
 
 class _Tensor(msgspec.Struct, frozen=True):
@@ -33,17 +41,7 @@ class _Index(msgspec.Struct, frozen=True):
     weight_map: dict[str, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SafetensorsInfo:
-    """Figures in bytes and tokens; None: not known."""
-
-    architecture: str | None
-    weights_bytes: int | None
-    kv_bytes_per_token: int | None
-    context_length: int | None
-
-
-def read_model(files: Mapping[str, str]) -> SafetensorsInfo:
+def read_model(files: Mapping[str, str]) -> ModelInfo:
     """`files`: by the path in the model's folder, where each is.
 
     Raises Rejected where a file is not all there, or is none; Transient where it cannot be read.
@@ -52,12 +50,29 @@ def read_model(files: Mapping[str, str]) -> SafetensorsInfo:
     config = _config(files.get("config.json"))
     architectures = config.get("architectures")
     named = architectures[0] if isinstance(architectures, list) and architectures else None
-    return SafetensorsInfo(
-        architecture=named if isinstance(named, str) else None,
+    architecture = named if isinstance(named, str) else None
+    return ModelInfo(
+        architecture=architecture,
+        causal=_ENCODER.fullmatch(architecture or "") is None,
+        scores=architecture is not None and architecture.endswith(_HEAD),
         weights_bytes=_loaded(weights, files.get(_INDEX)),
         kv_bytes_per_token=None if "hf_quant_config.json" in files else hf_kv_bytes(config),
         context_length=_context_length(config),
     )
+
+
+def read_folder(path: str) -> ModelInfo:
+    """A model as engines are given it: the folder of its files. Raises as `read_model`."""
+    try:
+        with os.scandir(path) as entries:
+            files = {entry.name: entry.path for entry in entries if entry.is_file()}
+    except OSError as exc:
+        raise Transient(f"cannot read {path}: {exc.strerror}") from exc
+    if not any(name in files for name in _SETTINGS):
+        raise Rejected(f"cannot use {path}: there is no {_SETTINGS[0]} beside the weights")
+    if not any(map(_is_weights, files)):
+        raise Rejected(f"cannot use {path}: no .safetensors lies beside its {_SETTINGS[0]}")
+    return read_model(files)
 
 
 def tensor_bytes(path: str) -> int:

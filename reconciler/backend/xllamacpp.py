@@ -7,15 +7,18 @@ argv ends with one JSON text, which `child` reads:
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from reconciler.backend.arguments import Argument
 from reconciler.backend.environment import environment
-from reconciler.backend.gguf import GgufInfo
 from reconciler.backend.inventory import Build
 from reconciler.backend.launch import Launch
-from reconciler.backend.llama_options import COUNTERS, HOST, Default, Options, options, probe
+from reconciler.backend.llama_options import COUNTERS, HOST, options, ours_on_cpu
+from reconciler.backend.model_info import ModelInfo
+from reconciler.backend.options import Default, Options
+from reconciler.backend.questions import probe
+from reconciler.backend.site import Site
 from reconciler.backend.xllamacpp_params import (
     BY_FLAG,
     FLAGS,
@@ -26,6 +29,7 @@ from reconciler.backend.xllamacpp_params import (
 )
 from reconciler.errors import Rejected
 from reconciler.plan.desired import DesiredModel, ModelSpec
+from reconciler.plan.gpus import Gpu
 from reconciler.plan.observed import FilesCached
 
 CHILD = ("-P", "-m", "reconciler.backend.child")
@@ -60,7 +64,9 @@ class _Config:
                 self.fields[name] = value
 
 
-def check(spec: ModelSpec, root: str, info: GgufInfo, build: Build) -> Options:
+def check(
+    spec: ModelSpec, root: str, info: ModelInfo, build: Build, devices: Sequence[Gpu] = ()
+) -> Options:
     """What the manifest says, as arguments; raises Rejected. Starts and costs nothing."""
     checked = options(spec, info, flags=FLAGS, root=root, engine=_engine(build), defaults=_DEFAULTS)
     _translated(checked.arguments, build)
@@ -71,12 +77,8 @@ def launch(
     model: DesiredModel,
     files: FilesCached,
     build: Build,
-    info: GgufInfo,
-    *,
-    port: int,
-    api_key: str,
-    base_environment: Mapping[str, str],
-    secrets: Mapping[str, str],
+    info: ModelInfo,
+    site: Site,
 ) -> Launch:
     """A whole spawn, but for the nonce. Raises Rejected for what cannot be translated."""
     checked = check(model.spec, files.root, info, build)
@@ -84,7 +86,7 @@ def launch(
     config.fields |= {
         "model.path": files.path,
         "hostnames": [HOST],
-        "port": port,
+        "port": site.port,
         "model_alias": [model.name],
         "endpoint_metrics": True,
         "offline": True,
@@ -100,10 +102,10 @@ def launch(
     return Launch(
         backend=build.id,
         argv=(*build.command, json.dumps(said, ensure_ascii=False, sort_keys=True)),
-        env=environment(base_environment, model.spec.env, secrets, api_key=api_key),
+        env=environment(model.spec.env, site, ours_on_cpu(site.api_key)),
         host=HOST,
-        port=port,
-        api_key=api_key,
+        port=site.port,
+        api_key=site.api_key,
         probe=probe(model.name, model.spec.type),
         counters=COUNTERS,
         warnings=checked.warnings,

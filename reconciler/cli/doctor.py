@@ -51,6 +51,7 @@ class Subject:
     folder: Path
     models_dir: Path
     llama_server: str | None
+    vllm: str | None
     ports: range
     server: str | None
 
@@ -79,6 +80,9 @@ def doctor(
     llama_server: Annotated[
         str | None, typer.Option(envvar="XGEN_LLAMA_SERVER", metavar="PATH", help="Its engine.")
     ] = None,
+    vllm: Annotated[
+        str | None, typer.Option(envvar="XGEN_VLLM", metavar="PATH", help="Its vLLM.")
+    ] = None,
     ports: Annotated[
         str, typer.Option(envvar="XGEN_PORTS", metavar="FIRST-LAST", help="For its backends.")
     ] = "18000-18999",
@@ -100,6 +104,7 @@ def doctor(
         folder=folder,
         models_dir=(models_dir or folder / "models").absolute(),
         llama_server=llama_server,
+        vllm=vllm,
         ports=port_range(ports),
         server=server,
     )
@@ -127,7 +132,7 @@ def _findings(subject: Subject) -> Iterator[Finding]:
         desired, found = manifest_findings(subject.manifest, node)
         yield from found
     yield from hub_findings(subject.hub, desired)
-    yield from engine_findings(subject.llama_server, desired)
+    yield from engine_findings(subject.llama_server, subject.vllm, desired)
     yield from port_findings(subject.listen, subject.ports, holder=lock_holder(subject.folder))
     yield from agent_findings(subject.server, subject.folder)
 

@@ -79,6 +79,14 @@ def run(
             envvar="XGEN_LLAMA_SERVER", help="A llama-server binary. [default: the one on PATH]"
         ),
     ] = None,
+    vllm: Annotated[
+        str | None,
+        typer.Option(
+            envvar="XGEN_VLLM",
+            metavar="PATH",
+            help="A vllm command, or the python that has vLLM. [default: the one on PATH]",
+        ),
+    ] = None,
     poll_interval: Annotated[
         float,
         typer.Option(
@@ -161,6 +169,7 @@ def run(
         models_dir=(models_dir or folder / "models").absolute(),
         cache_budget=cache_budget(budget),
         llama_server=llama_server,
+        vllm=vllm,
         poll_interval=poll_interval,
         max_parallel_loads=max_parallel_loads,
         ports=port_range(ports),

@@ -62,23 +62,27 @@ _FLAGS: Mapping[str, Mapping[str, str]] = {
         ("completion_bash fit_print", _EXITS),
     ),
     "vllm": _table(
-        ("host port uds root_path data_parallel_rpc_port", _OURS),
+        ("host port uds root_path data_parallel_rpc_port grpc grpc_port", _OURS),
+        ("disable_log_stats", "the agent reads these counts"),
+        ("enable_sleep_mode", "a model that sleeps would count as loaded"),
         ("model model_tag revision code_revision tokenizer_revision", _HUB),
         ("download_dir hf_token load_format model_loader_extra_config", _HUB),
         ("task runner convert", _TYPE),
         ("served_model_name", _NAME),
         ("device device_ids gpu_ids", _DEVICE),
         ("tensor_parallel_size tp pipeline_parallel_size pp", "use the field of that name"),
-        ("gpu_memory_utilization", "use gpu_memory"),
+        ("gpu_memory_utilization device_memory_utilization", "use gpu_memory"),
         ("api_key", _KEY),
-        ("ssl_keyfile ssl_certfile ssl_ca_certs ssl_cert_reqs enable_ssl_refresh", _LOOPBACK),
+        ("ssl_keyfile ssl_certfile ssl_ca_certs ssl_cert_reqs ssl_ciphers", _LOOPBACK),
+        ("enable_ssl_refresh", _LOOPBACK),
         ("allowed_origins allowed_methods allowed_headers allow_credentials", _LOOPBACK),
         ("log_config_file logging_config_file logging_config", _CODE),
         ("trust_remote_code middleware tool_parser_plugin reasoning_parser_plugin", _CODE),
         ("tool_server worker_cls worker_extension_cls scheduler_cls logits_processors", _CODE),
         ("io_processor_plugin kv_transfer_config ec_transfer_config additional_config", _CODE),
-        ("hf_config_path", _CODE),
-        ("allowed_local_media_path allowed_media_domains", _FILES),
+        ("hf_config_path model_class_overrides weight_transfer_config", _CODE),
+        ("allowed_local_media_path allowed_media_domains profiler_config", _FILES),
+        ("mm_encoder_fp8_scale_save_path kv_events_config otlp_traces_endpoint", _FILES),
         ("config", _CONFIG),
         ("nnodes n node_rank r master_addr master_port headless", _SEVERAL_NODES),
         (
@@ -86,6 +90,8 @@ _FLAGS: Mapping[str, Mapping[str, str]] = {
             _SEVERAL_NODES,
         ),
         ("data_parallel_hybrid_lb data_parallel_external_lb data_parallel_rank", _SEVERAL_NODES),
+        ("data_parallel_start_rank data_parallel_size_local", _SEVERAL_NODES),
+        ("data_parallel_multi_port_external_lb data_parallel_supervisor_port", _SEVERAL_NODES),
         ("help h version", _EXITS),
     ),
 }
@@ -101,7 +107,10 @@ _MODEL_FILES: Mapping[str, frozenset[str]] = {
         "lookup_cache_static lcs ui_config_file webui_config_file model_vocoder mv "
         "tts_speaker_file binary_file file in_file system_prompt_file"
     ),
-    "vllm": _words("chat_template lora_modules tokenizer generation_config"),
+    "vllm": _words(
+        "chat_template lora_modules tokenizer generation_config spec_model "
+        "mm_encoder_fp8_scale_path"
+    ),
 }
 """Flags whose value names files: only files of the model itself, as `@/…`, may be named."""
 _WHOLE: Mapping[str, frozenset[str]] = {
@@ -140,7 +149,9 @@ def refused_value(backend_family: str, flag: str, value: JsonValue) -> str | Non
         return None
     parts = [part for text in texts for part in text.split(",")]
     if backend_family == "vllm":
-        parts = [part.partition("=")[2] or part for part in parts if "{" not in part]
+        if canonical(flag).lower() == "chat_template":  # may stand there itself, as Jinja
+            parts = [part for part in parts if "{" not in part]
+        parts = [part.partition("=")[2] or part for part in parts]
     if all(part.startswith("@/") and ".." not in part.split("/") for part in parts):
         return None
     return f"{_FILES}; name a file of the model itself, as '@/…'"

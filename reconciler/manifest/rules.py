@@ -55,7 +55,10 @@ def _model_findings(loc: Loc, model: _Map) -> Iterator[Finding]:
 
 def _family(model: _Map) -> str:
     return backend_family(
-        backend=str(model.get("backend", "auto")), weights=str(model.get("format", "auto"))
+        backend=str(model.get("backend", "auto")),
+        weights=str(model.get("format", "auto")),
+        source=str(model.get("source", "")),
+        file=str(model.get("file") or "") or None,
     )
 
 

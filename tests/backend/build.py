@@ -5,20 +5,22 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.backend.flags import Flags, parse_help
-from reconciler.backend.gguf import GgufInfo
 from reconciler.backend.inventory import LLAMA_SERVER_CPU, XLLAMACPP, Build, Inventory, Missing
+from reconciler.backend.model_info import ModelInfo
+from reconciler.backend.vllm_builds import flags_of
 from reconciler.backend.xllamacpp import CHILD
 from reconciler.backend.xllamacpp_params import FLAGS
 from reconciler.plan.desired import DesiredModel, Format, ModelSpec
-from reconciler.plan.ids import FilesDigest, ModelName, Place, SpecHash
+from reconciler.plan.gpus import Gpu, Vendor
+from reconciler.plan.ids import FilesDigest, GpuUuid, ModelName, Place, SpecHash
 from reconciler.plan.observed import FilesCached
 
 HELP = (Path(__file__).parent / "help" / "llama-server.txt").read_text(encoding="utf-8")
 """What a real llama-server of November 2026 printed."""
 HELP_FLAGS = parse_help(HELP)
 
-LLM = GgufInfo(architecture="gemma3", kind="model", context_length=32768)
-EMBEDDER = GgufInfo(
+LLM = ModelInfo(architecture="gemma3", kind="model", context_length=32768)
+EMBEDDER = ModelInfo(
     architecture="bert", kind="model", context_length=512, pooling="cls", causal=False
 )
 RERANKER = replace(EMBEDDER, pooling="rank", scores=True)
@@ -66,6 +68,32 @@ def xllamacpp(python: str = "/opt/venv/bin/python") -> Build:
         version="2026.10",
         detail="xllamacpp 2026.10 of our own environment",
         flags=FLAGS,
+    )
+
+
+def vllm(id: str = "vllm-cpu", version: str | None = "0.32.0") -> Build:
+    return Build(
+        id=id,
+        command=("/opt/vllm/bin/vllm", "serve"),
+        version=version,
+        detail=f"/opt/vllm/bin/vllm, vLLM {version}",
+        flags=flags_of(version),
+    )
+
+
+def gpu(index: int = 0, **fields: Any) -> Gpu:
+    """An NVIDIA H100 of 80 GiB unless `fields` say otherwise."""
+    return Gpu(
+        **{
+            "vendor": Vendor(fields.pop("vendor", "nvidia")),
+            "uuid": GpuUuid(f"GPU-0000000{index}-aaaa-bbbb-cccc-dddddddddddd"),
+            "pci": f"0000:0{index}:00.0",
+            "name": f"GPU {index}",
+            "memory_total_bytes": 80 * 1024**3,
+            "order": index,
+            "index": index,
+            **fields,
+        }
     )
 
 

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.backend.arguments import translate
+from reconciler.backend.arguments import Tongue, translate
 from reconciler.backend.flags import Flags, Takes
+from reconciler.backend.llama_options import DIALECT
 from reconciler.backend.xllamacpp_params import FLAGS
 from reconciler.errors import Rejected
 from reconciler.plan.desired import JsonValue
@@ -17,7 +18,8 @@ ROOT = "/cache/gemma"
 
 
 def words(extra_args: Mapping[str, JsonValue], flags: Flags = HELP_FLAGS) -> list[str]:
-    translated = translate(extra_args, flags=flags, root=ROOT, engine="llama-server 6123")
+    tongue = Tongue(dialect=DIALECT, flags=flags, engine="llama-server 6123")
+    translated = translate(extra_args, tongue, ROOT)
     return [word for argument in translated.arguments for word in argument.words]
 
 

@@ -22,7 +22,11 @@ def script(folder: Path, body: str) -> str:
 
 def look(path: str | None, *, search_path: str = "/usr/bin:/bin", seconds: float = 30) -> Inventory:
     return discover(
-        llama_server=path, search_path=search_path, python=sys.executable, answer_seconds=seconds
+        llama_server=path,
+        vllm=None,
+        search_path=search_path,
+        python=sys.executable,
+        answer_seconds=seconds,
     )
 
 
@@ -144,6 +148,6 @@ def test_finds_xllamacpp_in_our_own_environment(tmp_path: Path) -> None:
 def test_does_not_offer_a_wheel_that_cannot_be_imported(tmp_path: Path) -> None:
     """A wheel for another CPU dies in its first instruction, not with an ImportError."""
     python = script(tmp_path, "kill -ILL $$")
-    inventory = discover(llama_server=None, search_path="", python=python)
+    inventory = discover(llama_server=None, vllm=None, search_path="", python=python)
     assert inventory.build("xllamacpp") is None
     assert inventory.why_missing("xllamacpp") == "xllamacpp died of SIGILL when imported"

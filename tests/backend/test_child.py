@@ -33,7 +33,7 @@ LONG = {"prompt": "Once upon a time", "max_tokens": 4000, "ignore_eos": True, "s
 
 
 def launched(path: Path, *, port: int | None = None, name: str = "gemma", **spec: Any) -> Launch:
-    engines = Engines(discover(llama_server=None, search_path="", python=sys.executable))
+    engines = Engines(discover(llama_server=None, vllm=None, search_path="", python=sys.executable))
     spec["extra_args"] = {"ctx_size": 512, "threads": 2, **spec.get("extra_args", {})}
     desired = model(name, **spec)
     found = files(path)

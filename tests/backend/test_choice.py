@@ -6,12 +6,13 @@ from reconciler.backend.choice import Choice, Refusal, choose
 from reconciler.backend.inventory import Inventory
 from reconciler.plan.desired import Format, ModelType
 from reconciler.plan.ids import GpuUuid
-from tests.backend.build import inventory, llama_server, spec, xllamacpp
+from tests.backend.build import inventory, llama_server, spec, vllm, xllamacpp
 
 NO_SERVER = "no llama-server on PATH"
 BOTH = inventory(llama_server(), xllamacpp())
 ONLY_WHEEL = inventory(xllamacpp(), llama_server_cpu=NO_SERVER)
 NOTHING = inventory(llama_server_cpu=NO_SERVER, xllamacpp="not installed")
+WITH_VLLM = inventory(llama_server(), vllm(), vllm_cuda="it is built for the CPU")
 
 
 def chosen(there: Inventory, format: Format = Format.GGUF, **fields: Any) -> Choice:
@@ -61,7 +62,9 @@ def test_takes_the_backend_that_the_manifest_names() -> None:
         (ONLY_WHEEL, {"backend": "llama-server-cpu"}, NO_SERVER),
         (BOTH, {"backend": "llama-cpp-python"}, "this release cannot start it yet"),
         (BOTH, {"backend": "vllm-cpu"}, "it does not run gguf files"),
-        (BOTH, {"backend": "vllm-cuda"}, "this release has llama-server-cpu, xllamacpp"),
+        (BOTH, {"backend": "vllm-cuda"}, "it does not run gguf files"),
+        (BOTH, {"backend": "llama-server-cuda"}, "it needs a GPU, and this release"),
+        (BOTH, {"backend": "ollama"}, "this release has llama-server-cpu, xllamacpp, vllm-cpu"),
         (BOTH, {"engine": "mine"}, "this node names no builds"),
         (BOTH, {"type": ModelType.TRANSCRIPTION}, "not supported yet"),
         (BOTH, {"gpus": 1}, "use gpus: 0"),
@@ -83,6 +86,18 @@ def test_refuses_safetensors_on_cpu_and_says_what_would_run() -> None:
     reason = refused(BOTH, Format.SAFETENSORS)
     assert reason.startswith("no backend on this node can run safetensors")
     assert "GGUF" in reason
+
+
+@pytest.mark.parametrize("backend", ["auto", "vllm-cpu"])
+def test_takes_vllm_for_safetensors_on_cpu(backend: str) -> None:
+    assert chosen(WITH_VLLM, Format.SAFETENSORS, backend=backend).build.id == "vllm-cpu"
+
+
+def test_a_vllm_for_gpus_is_not_taken_on_cpu() -> None:
+    reason = refused(WITH_VLLM, Format.SAFETENSORS, backend="vllm-cuda")
+    assert reason == (
+        "cannot use backend vllm-cuda: it needs a GPU, and this release serves on CPU only"
+    )
 
 
 def test_refuses_a_gguf_backend_for_safetensors() -> None:

@@ -1,8 +1,21 @@
+from collections.abc import Mapping
+
 import pytest
 
-from reconciler.backend.environment import API_KEY_VARIABLE, NONCE_VARIABLE, environment
+from reconciler.backend.environment import NONCE_VARIABLE, environment
+from reconciler.backend.llama_options import ours_on_cpu
+from reconciler.backend.site import Site
 from reconciler.errors import Rejected
 from reconciler.plan.desired import SecretRef
+
+
+def made_of(
+    base: Mapping[str, str],
+    own: Mapping[str, str | SecretRef] | None = None,
+    secrets: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    site = Site(port=18001, api_key="k", environment=base, secrets=secrets or {})
+    return environment(own or {}, site, ours_on_cpu(site.api_key))
 
 
 def test_takes_over_a_short_list_of_the_agents_own_variables() -> None:
@@ -34,7 +47,7 @@ def test_takes_over_a_short_list_of_the_agents_own_variables() -> None:
         "XGEN_NONCE": "of another spawn",
         "HTTPS_PROXY": "http://proxy:3128",
     }
-    assert environment(base, {}, {}, api_key="k") == {
+    assert made_of(base) == {
         "PATH": "/usr/bin",
         "HOME": "/root",
         "LC_ALL": "C.UTF-8",
@@ -53,20 +66,20 @@ def test_takes_over_a_short_list_of_the_agents_own_variables() -> None:
 
 def test_adds_the_models_own_variables_and_resolved_secrets() -> None:
     own: dict[str, str | SecretRef] = {"GGML_LOG": "1", "TOKEN": SecretRef(from_env="HF_TOKEN")}
-    made = environment({}, own, {"TOKEN": "hf_x"}, api_key="k")
+    made = made_of({}, own, {"TOKEN": "hf_x"})
     assert (made["GGML_LOG"], made["TOKEN"]) == ("1", "hf_x")
 
 
 def test_keeps_what_the_agent_needs_whatever_the_model_says() -> None:
-    own = {"HF_HUB_OFFLINE": "0", "SPT_NOENV": "0", API_KEY_VARIABLE: "mine"}
-    made = environment({}, own, {}, api_key="k")
-    assert (made["HF_HUB_OFFLINE"], made["SPT_NOENV"], made[API_KEY_VARIABLE]) == ("1", "1", "k")
+    own = {"HF_HUB_OFFLINE": "0", "SPT_NOENV": "0", "LLAMA_API_KEY": "mine"}
+    made = made_of({}, own)
+    assert (made["HF_HUB_OFFLINE"], made["SPT_NOENV"], made["LLAMA_API_KEY"]) == ("1", "1", "k")
 
 
 def test_rejects_a_reference_that_was_not_resolved() -> None:
     with pytest.raises(Rejected, match=r"cannot set env\.TOKEN"):
-        environment({}, {"TOKEN": SecretRef(from_env="HF_TOKEN")}, {}, api_key="k")
+        made_of({}, {"TOKEN": SecretRef(from_env="HF_TOKEN")})
 
 
 def test_leaves_the_nonce_to_the_spawner() -> None:
-    assert NONCE_VARIABLE not in environment({NONCE_VARIABLE: "x"}, {}, {}, api_key="k")
+    assert NONCE_VARIABLE not in made_of({NONCE_VARIABLE: "x"})

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from reconciler.backend.gguf import HEADER_LIMIT_BYTES, GgufInfo, check_whole, read_header
+from reconciler.backend.gguf import HEADER_LIMIT_BYTES, check_whole, read_header
+from reconciler.backend.model_info import ModelInfo
 from reconciler.errors import Rejected, Transient
 from tests.gguf_file import Tensor, header
 from tests.model_files import gemma
@@ -33,7 +34,7 @@ def written(folder: Path, content: bytes) -> str:
 
 
 def test_reads_what_a_model_says_of_itself(tmp_path: Path) -> None:
-    assert read_header(written(tmp_path, header(BERT))) == GgufInfo(
+    assert read_header(written(tmp_path, header(BERT))) == ModelInfo(
         architecture="bert",
         kind="model",
         name="tiny",
@@ -71,7 +72,7 @@ def test_a_head_may_be_in_a_later_shard(tmp_path: Path) -> None:
 
 @pytest.mark.engine
 def test_reads_a_real_model() -> None:
-    assert read_header(str(gemma())) == GgufInfo(
+    assert read_header(str(gemma())) == ModelInfo(
         architecture="gemma3",
         kind="model",
         name="Gemma 3 270m",

@@ -1,6 +1,7 @@
 """Whole launches, as data: `golden/*.json` says what a spec becomes.
 
-{"spec": {...}, "files": {...}, "info": a key of INFOS, "build": "…", "launch": {...}}
+{"spec": {...}, "files": {...}, "info": a key of INFOS, "build": "…", "gpus": [{...}], "launch":
+{...}}; instead of a launch {"refused": "…"}
 After a wanted change: `python -m tests.backend.test_golden`, then read the diff.
 """
 
@@ -12,9 +13,13 @@ from typing import Any
 import pytest
 
 from reconciler.backend import llama_server as llama_server_adapter
+from reconciler.backend import vllm as vllm_adapter
 from reconciler.backend import xllamacpp as xllamacpp_adapter
 from reconciler.backend.flags import Flags, parse_help
 from reconciler.backend.launch import Launch
+from reconciler.backend.model_info import ModelInfo
+from reconciler.backend.site import Site
+from reconciler.errors import Rejected
 from reconciler.plan.desired import ModelType, SecretRef
 from tests.backend.build import (
     EMBEDDER,
@@ -22,8 +27,10 @@ from tests.backend.build import (
     LLM,
     RERANKER,
     files,
+    gpu,
     llama_server,
     model,
+    vllm,
     xllamacpp,
 )
 
@@ -42,12 +49,25 @@ ADAPTERS = {
     ),
     "llama-server with an unknown help": (llama_server_adapter, llama_server(Flags())),
     "xllamacpp": (xllamacpp_adapter, xllamacpp()),
+    **{
+        f"vllm-{kind} {version}": (vllm_adapter, vllm(f"vllm-{kind}", version))
+        for kind in ("cuda", "rocm", "cpu")
+        for version in ("0.10.0", "0.10.1", "0.15.1", "0.17.0", "0.18.0", "0.32.0", "0.33.0")
+    },
+    "vllm-cuda 0.32.0 without its command": (
+        vllm_adapter,
+        replace(
+            vllm("vllm-cuda", "0.32.0"),
+            command=("/opt/vllm/bin/python", "-m", "vllm.entrypoints.openai.api_server"),
+        ),
+    ),
 }
 INFOS = {
     "llm": LLM,
     "embedder": EMBEDDER,
     "reranker": RERANKER,
     "reranker that could generate": replace(LLM, pooling="rank", scores=True),
+    "safetensors": ModelInfo(architecture="LlamaForCausalLM", context_length=131072),
 }
 
 
@@ -58,15 +78,20 @@ def launched(case: dict[str, Any]) -> Launch:
         name: SecretRef(**value) if isinstance(value, dict) else value
         for name, value in spec.pop("env", {}).items()
     }
+    site = Site(
+        port=18001,
+        api_key="the-key",
+        environment=BASE,
+        secrets={"TOKEN": "the-secret"},
+        devices=tuple(gpu(**each) for each in case.get("gpus", [])),
+        shared_cache="/data/engines",
+    )
     made: Launch = adapter.launch(
         model(type=ModelType(spec.pop("type", "llm")), env=env, **spec),
         files(**case.get("files", {})),
         build,
         INFOS[case["info"]],
-        port=18001,
-        api_key="the-key",
-        base_environment=BASE,
-        secrets={"TOKEN": "the-secret"},
+        site,
     )
     return made
 
@@ -86,15 +111,25 @@ def shown(launch: Launch) -> dict[str, Any]:
     }
 
 
+def outcome(case: dict[str, Any]) -> dict[str, Any]:
+    try:
+        return {"launch": shown(launched(case))}
+    except Rejected as exc:
+        return {"refused": str(exc)}
+
+
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
 def test_a_spec_becomes_this_launch(path: Path) -> None:
     case = json.loads(path.read_text(encoding="utf-8"))
-    assert shown(launched(case)) == case["launch"]
+    assert outcome(case) == {key: case[key] for key in ("launch", "refused") if key in case}
 
 
 def test_no_secret_stands_in_an_argv_or_in_what_is_logged() -> None:
     for path in CASES:
-        launch = launched(json.loads(path.read_text(encoding="utf-8")))
+        case = json.loads(path.read_text(encoding="utf-8"))
+        if "refused" in case:
+            continue
+        launch = launched(case)
         assert not any("the-key" in word or "the-secret" in word for word in launch.argv)
         assert "the-key" not in repr(launch)
         assert "the-secret" not in repr(launch)
@@ -103,7 +138,8 @@ def test_no_secret_stands_in_an_argv_or_in_what_is_logged() -> None:
 def rewrite() -> None:
     for path in CASES:
         case = json.loads(path.read_text(encoding="utf-8"))
-        case["launch"] = shown(launched(case))
+        case = {key: case[key] for key in case if key not in ("launch", "refused")}
+        case |= outcome(case)
         path.write_text(json.dumps(case, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 

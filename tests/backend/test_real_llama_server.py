@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.engine, needs_llama_server]
 
 @pytest.fixture(scope="module")
 def build() -> Build:
-    found = discover(llama_server=llama_server(), search_path="", python=sys.executable)
+    found = discover(llama_server=llama_server(), vllm=None, search_path="", python=sys.executable)
     there = found.build("llama-server-cpu")
     assert there is not None, found.why_missing("llama-server-cpu")
     return there

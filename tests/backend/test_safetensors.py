@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from reconciler.backend.safetensors import SafetensorsInfo, read_model
+from reconciler.backend.model_info import ModelInfo
+from reconciler.backend.safetensors import read_model
 from reconciler.errors import Rejected
 
 LLAMA: dict[str, Any] = {
@@ -32,7 +33,7 @@ def weights(*sizes: int, extra: bytes = b"", **changes: Any) -> bytes:
     return struct.pack("<Q", len(text)) + text + bytes(end) + extra
 
 
-def model(tmp_path: Path, **files: object) -> SafetensorsInfo:
+def model(tmp_path: Path, **files: object) -> ModelInfo:
     """`config`, `index`: JSON. Others: content of NAME.safetensors."""
     found = {}
     for name, content in {"config": LLAMA, "model": weights(3, 4), **files}.items():
@@ -46,7 +47,7 @@ def model(tmp_path: Path, **files: object) -> SafetensorsInfo:
 
 
 def test_a_plain_model_is_known_in_full(tmp_path: Path) -> None:
-    assert model(tmp_path) == SafetensorsInfo(
+    assert model(tmp_path) == ModelInfo(
         architecture="LlamaForCausalLM",
         weights_bytes=7,
         kv_bytes_per_token=131072,

@@ -10,6 +10,7 @@ import xllamacpp as wheel
 from reconciler.backend import xllamacpp as adapter
 from reconciler.backend.child import common_params
 from reconciler.backend.flags import Takes
+from reconciler.backend.site import Site
 from reconciler.backend.xllamacpp_params import (
     PARAMETERS,
     SAMPLING_BITS,
@@ -78,10 +79,7 @@ def told(**extra_args: Any) -> Any:
         files(),
         xllamacpp(),
         LLM,
-        port=18001,
-        api_key="k",
-        base_environment={},
-        secrets={},
+        Site(port=18001, api_key="k", environment={}, secrets={}),
     )
     return common_params(wheel, json.loads(launch.argv[-1]))
 

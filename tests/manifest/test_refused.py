@@ -46,7 +46,9 @@ def test_llama_server_flags_that_are_allowed(flag: str) -> None:
     _words(
         "trust_remote_code trust-remote middleware served-model-name api_key nnodes "
         "tensor_parallel_size tool_parser_plugin ssl_keyfile hf_token worker_cls "
-        "kv_transfer_config.kv_connector distributed-executor-backend config"
+        "kv_transfer_config.kv_connector distributed-executor-backend config ssl_ciphers "
+        "enable_sleep_mode disable_log_stats device_memory_utilization model_class_overrides "
+        "profiler_config data_parallel_start_rank grpc grpc_port"
     ),
 )
 def test_vllm_flags_that_are_refused(flag: str) -> None:
@@ -57,7 +59,8 @@ def test_vllm_flags_that_are_refused(flag: str) -> None:
     "flag",
     _words(
         "max_model_len enable_prefix_caching dtype tokenizer reasoning_parser seed "
-        "tool_call_parser enable_auto_tool_choice kv_cache_memory_bytes chat_template"
+        "tool_call_parser enable_auto_tool_choice kv_cache_memory_bytes chat_template "
+        "data_parallel_size log_level pooler_config enable_log_requests shutdown_timeout"
     ),
 )
 def test_vllm_flags_that_are_allowed(flag: str) -> None:
@@ -99,6 +102,22 @@ def test_files_outside_the_model_are_refused(flag: str, value: JsonValue) -> Non
 )
 def test_files_of_the_model_are_allowed(flag: str, value: JsonValue) -> None:
     assert refused_value("llama", flag, value) is None
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "refused"),
+    [
+        ("lora_modules", "sql=@/adapters/sql", False),
+        ("lora_modules", "sql=/etc/adapters", True),
+        ("lora_modules", '{"name": "sql", "path": "/etc/adapters"}', True),
+        ("chat_template", "{% for m in messages %}{{ m }}, {% endfor %}", False),
+        ("chat_template", "/etc/template.jinja", True),
+        ("spec_model", "@/draft", False),
+        ("spec_model", "/draft", True),
+    ],
+)
+def test_files_that_a_vllm_may_be_given(flag: str, value: JsonValue, refused: bool) -> None:
+    assert (refused_value("vllm", flag, value) is not None) == refused
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,189 @@
+"""Finds the vLLM of this node and learns its version without importing it, which takes ten seconds.
+
+The metadata beside the `vllm` package tells it, in the environment of the interpreter that runs it.
+"""
+
+import importlib.resources
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.metadata import Distribution, distributions
+from pathlib import Path
+
+from reconciler.backend.asking import Unusable, ask, need_executable
+from reconciler.backend.flags import Flag, Flags, Takes
+from reconciler.backend.inventory import VLLM_CPU, VLLM_CUDA, VLLM_ROCM, Build, Missing
+from reconciler.backend.vllm import SERVE
+from reconciler.backend.vllm_versions import Version, parse
+
+IDS = (VLLM_CUDA, VLLM_ROCM, VLLM_CPU)
+_MODULE = ("-m", "vllm.entrypoints.openai.api_server")
+_CPU_DISTRIBUTION = "vllm-cpu"
+_DISTRIBUTIONS = ("vllm", _CPU_DISTRIBUTION)
+_VENDORS = (
+    (re.compile(r"cpu"), VLLM_CPU),
+    (re.compile(r"rocm|hip"), VLLM_ROCM),
+    (re.compile(r"cu\d+|cuda"), VLLM_CUDA),
+)
+_INTERPRETER = re.compile(r"(pypy|python)[\d.]*")
+_ANSWERED = re.compile(r"^(?:vllm )?v?(\d+\.\d+\S*)$", re.MULTILINE)
+_PATHS = r"import sys; print(*sys.path[1:], sep='\n')"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """`version`: None where no metadata tells it. `id`: of the backend that it is."""
+
+    version: str | None
+    id: str
+
+
+def discover_vllm(
+    named: str | None, search_path: str, python: str, seconds: float
+) -> Iterator[Build | Missing]:
+    """One build, and for each other id of vLLM why it is missing.
+
+    `named`: a `vllm` command or a python that an operator named; else the first `vllm` on
+    `search_path`, else our own environment's. Blocks for a start of its interpreter.
+    """
+    path = named or shutil.which("vllm", path=search_path) or _beside(python)
+    if path is None:
+        reason = "no vllm on PATH; install vLLM in an environment of its own and give --vllm PATH"
+        yield from (Missing(id=id, reason=reason) for id in IDS)
+        return
+    path = os.path.abspath(path)
+    try:
+        build = _build(path, search_path, seconds)
+    except Unusable as exc:
+        yield from (Missing(id=id, reason=f"{path} {exc}") for id in IDS)
+        return
+    for id in IDS:
+        other = f"{build.detail} is built for {_target(build.id)}"
+        yield build if id == build.id else Missing(id=id, reason=other)
+
+
+def _build(path: str, search_path: str, seconds: float) -> Build:
+    need_executable(path)
+    is_python = _INTERPRETER.fullmatch(Path(path).name) is not None
+    interpreter = path if is_python else _interpreter(path)
+    script = _beside(path) if is_python else path
+    paths = _paths(interpreter, search_path, seconds) if interpreter else ()
+    found = _read(paths)
+    if found is None and script is None:
+        raise Unusable("has no vllm in its environment")
+    version = found.version if found else None
+    if version is None and script is not None:
+        version = _asked(script, search_path, seconds)
+    command = (script, SERVE) if script is not None else (path, *_MODULE)
+    return Build(
+        id=found.id if found else VLLM_CUDA,
+        command=command,
+        version=version,
+        detail=f"{path}, vLLM {version or 'of an unknown version'}",
+        flags=flags_of(version),
+    )
+
+
+def _beside(python: str) -> str | None:
+    """The command that belongs to an interpreter. Its own link is not followed: that would leave
+    the virtual environment."""
+    path = Path(python).parent / "vllm"
+    return str(path) if path.is_file() else None
+
+
+def _interpreter(script: str) -> str | None:
+    """Of a script's first line, or beside it (a script of an installer may call another one)."""
+    try:
+        with open(script, "rb") as file:
+            first = file.readline(4096)
+    except OSError as exc:
+        raise Unusable(f"cannot be read: {exc.strerror}") from exc
+    words = first.removeprefix(b"#!").decode("utf-8", "replace").split()
+    if first.startswith(b"#!") and words and _INTERPRETER.fullmatch(Path(words[0]).name):
+        return words[0]
+    beside = Path(script).parent / "python"
+    return str(beside) if beside.is_file() else None
+
+
+def _paths(interpreter: str, search_path: str, seconds: float) -> tuple[str, ...]:
+    """Where it finds packages; asking it costs some 20 ms, and works for every layout."""
+    when = "when asked for its packages"
+    answer = ask((interpreter, "-c", _PATHS), when, search_path, seconds)
+    return tuple(line for line in answer.splitlines() if line)
+
+
+def _read(paths: tuple[str, ...]) -> _Found | None:
+    there: dict[str, Distribution] = {}
+    for distribution in distributions(path=list(paths)):
+        name = (distribution.metadata["Name"] or "").lower().replace("_", "-")
+        if name in (*_DISTRIBUTIONS, "torch"):
+            there.setdefault(name, distribution)
+    version = next((there[name].version for name in _DISTRIBUTIONS if name in there), None)
+    if version is None:
+        return None
+    torch = there["torch"].version if "torch" in there else ""
+    return _Found(version=version, id=_vendor(version, torch, there))
+
+
+def _vendor(version: str, torch: str, there: Mapping[str, object]) -> str:
+    """By the name of the distribution, its own local version, and torch's; PyPI's is for CUDA."""
+    if _CPU_DISTRIBUTION in there:
+        return VLLM_CPU
+    for text in (version, torch):
+        local = text.partition("+")[2]
+        for pattern, id in _VENDORS:
+            if pattern.search(local):
+                return id
+    return VLLM_CUDA
+
+
+def _asked(script: str, search_path: str, seconds: float) -> str | None:
+    found = _ANSWERED.search(
+        ask((script, "--version"), "when asked for --version", search_path, seconds)
+    )
+    if found is None:
+        raise Unusable("gave no version when asked for it, so it is no vllm")
+    return found[1]
+
+
+def flags_of(version: str | None) -> Flags:
+    """Of the release that we have a list of, else what the nearest older one tells, incomplete."""
+    lists = _lists()
+    wanted = parse(version)
+    if version is not None and (exact := lists.get(wanted[:2])) is not None:
+        return Flags(_loaded(exact), True)
+    older = [known for known in lists if known <= wanted] or [min(lists)]
+    return Flags(_loaded(lists[max(older)]), False)
+
+
+def _lists() -> dict[Version, str]:
+    folder = importlib.resources.files("reconciler.backend") / "vllm_flags"
+    return {
+        parse(file.name.removesuffix(".json")): file.read_text(encoding="utf-8")
+        for file in folder.iterdir()
+        if file.name.endswith(".json")
+    }
+
+
+def _loaded(text: str) -> tuple[Flag, ...]:
+    """{what they take: ["--name --alias --no-name", …]}; see tests/engines/vllm/flags_of.py."""
+    return tuple(
+        _flag(names.split(), Takes(takes))
+        for takes, flags in json.loads(text).items()
+        for names in flags
+    )
+
+
+def _flag(names: list[str], takes: Takes) -> Flag:
+    return Flag(
+        names=tuple(name for name in names if not name.startswith("--no-")),
+        negations=tuple(name for name in names if name.startswith("--no-")),
+        takes=takes,
+    )
+
+
+def _target(id: str) -> str:
+    return {VLLM_CUDA: "CUDA", VLLM_ROCM: "ROCm", VLLM_CPU: "the CPU"}[id]
