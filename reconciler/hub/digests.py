@@ -41,7 +41,8 @@ def until_it_matches(fetch: Callable[[], bool], stored: ObjectRef, *, doing: str
     expected = expected_digest(stored)
     name = "digest" if expected is None else expected.algorithm
     raise Damaged(
-        f"{doing}: its content does not match its {name}, after {_FETCHES} fetches; push it again"
+        f"{doing}: its content does not match its {name}, after {_FETCHES} fetches; push it again, "
+        "with `hub push --again`"
     )
 
 

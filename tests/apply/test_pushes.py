@@ -206,8 +206,8 @@ async def test_what_is_damaged_in_the_hub_is_not_fetched_again_and_again(world: 
     await until(lambda: "does not match its sha256" in world.reason)
     said = world.reason
     assert said.endswith(
-        "push it again; it is fetched once the hub holds another file there, or by "
-        "`xgen-model reconcile --retry`"
+        "push it again, with `hub push --again`; it is fetched once the hub holds another file "
+        "there, or by `xgen-model reconcile --retry`"
     )
     assert world.cache.lookup(spec()) == world.files
     await world.looked(10)

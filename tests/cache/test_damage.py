@@ -81,7 +81,10 @@ def world(tmp_path: Path, hub: tuple[Path, Store]) -> World:
 
 def test_it_is_fetched_once_and_the_block_outlasts_the_agent(world: World) -> None:
     assert f"cannot fetch {PREFIX}/{SHARDS[1]} from {world.store.location}: " in f"{world.said} "
-    assert "does not match its sha256, after 3 fetches; push it again" in world.said
+    assert (
+        "does not match its sha256, after 3 fetches; push it again, with `hub push --again`"
+        in world.said
+    )
     read = len(world.store.read_keys)
 
     assert world.refused() == world.said

@@ -103,7 +103,7 @@ def test_what_is_damaged_in_the_hub_is_blocked_until_it_is_pushed_again(
 
     said = (
         f"cannot fetch gguf/next_model/model.gguf from s3://models at {s3.endpoint}: its content "
-        "does not match its sha256, after 3 fetches; push it again"
+        "does not match its sha256, after 3 fetches; push it again, with `hub push --again`"
     )
     blocked = (
         f"{said}; blocked until the hub holds another file there, the manifest changes, or "
