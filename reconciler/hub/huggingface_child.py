@@ -72,8 +72,10 @@ class _Told:
         self._there[path] = count
 
     def now(self) -> None:
-        """Before the first download, and after the last."""
-        self._parent.send({"bytes": sum(self._there.values())})
+        """Before the first download, and after the last, or a failure."""
+        with self._lock:
+            done = sum(self._there.values())
+        self._parent.send({"bytes": done})
 
 
 def main(arguments: list[str]) -> int:
@@ -153,7 +155,8 @@ def _download(order: _Json, commit: str, wanted: _Json, told: _Told) -> None:
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-    told.now()
+        finally:
+            told.now()
 
 
 def _clear_away(folder: Path, wanted: Collection[str]) -> None:

@@ -35,8 +35,23 @@ def staging(
 
 
 def discard(folder: Path) -> None:
-    """Remove the folder with all that is in it. For whoever holds it, or knows that nobody does."""
+    """Remove the folder with all that is in it. For whoever holds it."""
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def discard_unheld(folder: Path) -> None:
+    """Remove the folder, unless another process is at work in it."""
+    try:
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return  # it is not there
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        discard(folder)
+    except BlockingIOError:
+        return
+    finally:
+        os.close(fd)
 
 
 def _taken(folder: Path, given_up: Callable[[], bool]) -> int:

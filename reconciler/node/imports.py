@@ -14,7 +14,7 @@ from reconciler.cache.choose import Wish, choose_for_import
 from reconciler.cache.names import check_paths
 from reconciler.errors import Rejected
 from reconciler.hub.huggingface import Imported, ImportOrder, Judgement, Steps, import_model
-from reconciler.hub.staging import discard
+from reconciler.hub.staging import discard_unheld
 from reconciler.jobs.imports import Imports, Listener
 from reconciler.jobs.job import Ask, Job
 from reconciler.jobs.store import JobStore
@@ -57,7 +57,7 @@ class HubImports:
             hub.close()
 
     def discard(self, ask: Ask) -> None:
-        discard(self._folder / ask.id)
+        discard_unheld(self._folder / ask.id)  # `hub import` may go on with it meanwhile
 
     def _order(self, ask: Ask) -> ImportOrder:
         prefix = ask.prefix

@@ -18,6 +18,7 @@ import pytest
 from reconciler.errors import Rejected, Transient
 from reconciler.hub.catalog import CATALOG
 from reconciler.hub.directory_writer import DirectoryWriter
+from reconciler.hub.staging import discard_unheld, staging
 from tests.fake_hf_hub import FakeHub, Repo
 from tests.hub.importing import (
     CHOSEN,
@@ -36,6 +37,7 @@ from tests.waiting import wait_until
 
 MIB = 1024 * 1024
 LARGE_PATH = "model.safetensors"
+SMALL = [path for path in (*CHOSEN, "README.md") if path != LARGE_PATH]
 LARGE = random.Random(3).randbytes(3 * MIB + 5)
 
 __all__ = ["folder_hub", "hub", "importer", "servers", "upstream"]
@@ -80,8 +82,7 @@ def cut_midway(importer: Importer, *, at: int = 2 * MIB) -> Path:
         return [path for path in folder.rglob("*.partial") if path.stat().st_size >= MIB]
 
     def is_time() -> bool:
-        small = all((folder / "files" / path).exists() for path in CHOSEN if path != LARGE_PATH)
-        return small and bool(half_done())
+        return all((folder / "files" / path).exists() for path in SMALL) and bool(half_done())
 
     def kill() -> None:
         assert upstream.held.wait(30)
@@ -112,7 +113,7 @@ def test_a_file_that_was_cut_in_the_middle_is_gone_on_with(importer: Importer) -
     assert upstream.ranges_asked(LARGE_PATH) == [f"bytes={there}-"]
     files = importer.hub.plain("huggingface/org_m")
     assert {path: files[path] for path in CHOSEN} == CHOSEN | {LARGE_PATH: LARGE}
-    small = sum(len(MODEL[path]) for path in (*CHOSEN, "README.md") if path != LARGE_PATH)
+    small = sum(len(MODEL[path]) for path in SMALL)
     assert steps.downloads[0] == (there + small, imported.size_bytes)
     assert steps.downloads[-1] == (imported.size_bytes, imported.size_bytes)
     assert [done for done, _ in steps.downloads] == sorted(done for done, _ in steps.downloads)
@@ -304,6 +305,17 @@ def test_who_waits_for_another_process_finds_what_that_imported(
         assert not first.result(30).was_there
         assert second.result(30).was_there
     assert sorted(upstream.files_asked()) == sorted((*CHOSEN, "README.md"))
+
+
+def test_a_folder_that_another_process_works_in_is_not_removed(tmp_path: Path) -> None:
+    """A job is forgotten while `hub import` goes on with what it has left."""
+    folder = tmp_path / "an-import"
+    with staging(folder, None, cancelled=lambda: False):
+        discard_unheld(folder)
+        assert folder.exists()
+    discard_unheld(folder)
+    assert not folder.exists()
+    discard_unheld(folder)
 
 
 def test_too_little_room_is_said_with_numbers(importer: Importer) -> None:
