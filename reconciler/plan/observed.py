@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from reconciler.plan.desired import Format
 from reconciler.plan.ids import FilesDigest, GpuUuid, Instance, ModelName, Nonce, SpecHash
+from reconciler.plan.memory import Need, Room
 
 
 class ProcessPhase(StrEnum):
@@ -18,7 +19,10 @@ class ProcessPhase(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedProcess:
-    """A backend of ours that is alive. `loaded_at` is None until it answered (design §8, Ready)."""
+    """A backend of ours that is alive. `loaded_at` is None until it answered (design §8, Ready).
+
+    `held_bytes`: of memory, what comes back when it ends; 0 where nobody has asked.
+    """
 
     nonce: Nonce
     pid: int
@@ -26,6 +30,7 @@ class ObservedProcess:
     started_at: float
     loaded_at: float | None = None
     gpus: tuple[GpuUuid, ...] = ()
+    held_bytes: int = 0
 
     @property
     def phase(self) -> ProcessPhase:
@@ -128,6 +133,7 @@ class ObservedModel:
     `refusal`: why nothing on this node can run that spec as it stands (no backend, a refused flag);
     `hindrance`: why it cannot be started just now (a secret's file is missing). Both are found
     without starting anything, so they never cost what serves. None: nothing speaks against it.
+    `need`: of memory; None: not known.
     """
 
     name: ModelName
@@ -135,6 +141,7 @@ class ObservedModel:
     files: FilesState = field(default_factory=FilesMissing)
     refusal: str | None = None
     hindrance: str | None = None
+    need: Need | None = None
     in_flight: InFlight | None = None
     failure: Failure | None = None
 
@@ -155,10 +162,12 @@ class Observed:
     """Everything the planner may know. A model without an entry has nothing here.
 
     `processes_read`: the first complete look at the processes is done (R3).
-    `max_parallel_loads`: how many backends may load at a time.
+    `max_parallel_loads`: how many backends may load at a time. `room`: the memory that models run
+    in; None: nobody has asked, and nothing is refused for it.
     """
 
     processes_read: bool
     models: Mapping[ModelName, ObservedModel] = field(default_factory=dict)
     leftovers: tuple[Leftover, ...] = ()
     max_parallel_loads: int = 2
+    room: Room | None = None

@@ -5,7 +5,9 @@ from dataclasses import replace
 
 from reconciler.plan.case import Case
 from reconciler.plan.devices import conflict, holders, making_way, obstacle, owners
+from reconciler.plan.fitting import Lack, Ledger
 from reconciler.plan.ids import ModelName
+from reconciler.plan.memory import Room
 from reconciler.plan.observed import EffectKind, Leftover, ProcessPhase
 from reconciler.plan.phase import State
 from reconciler.plan.step import Step
@@ -24,6 +26,7 @@ def grant(
     *,
     leftovers: Sequence[Leftover],
     max_parallel_loads: int,
+    room: Room | None = None,
 ) -> dict[ModelName, Step]:
     """The same steps, of which those that find no room wait.
 
@@ -41,6 +44,7 @@ def grant(
         (case for case in asking if case.process is not None and not conflicts[case.name]), held
     )
     loads = {case.name for case in cases if _loads(case)}
+    ledger = Ledger(room, cases, steps)
     for case in asking:
         step = steps[case.name]
         replaced = case.process is not None
@@ -56,7 +60,11 @@ def grant(
         if wait:
             granted[case.name] = step.waiting(f"waits: {wait}")
             continue
+        if lack := ledger.lack(case):
+            granted[case.name] = _without_memory(step, lack)
+            continue
         loads.add(case.name)
+        ledger.enter(case)
     return granted
 
 
@@ -69,6 +77,12 @@ def _loads(case: Case) -> bool:
     if any(each is not None and each.phase is ProcessPhase.LOADING for each in processes):
         return True
     return case.stopping and case.wanted is not None
+
+
+def _without_memory(step: Step, lack: Lack) -> Step:
+    if lack.passes:
+        return step.waiting(f"waits: {lack.reason}")
+    return replace(step.waiting(f"cannot start: {lack.reason}"), state=State.BLOCKED)
 
 
 def _after(leftovers: Iterable[Leftover]) -> str | None:

@@ -33,3 +33,9 @@ def pids(numbers: Iterable[int]) -> str:
     """`pid 12`, or `pids 12, 13`."""
     listed = [str(number) for number in numbers]
     return f"pid{'s' if len(listed) > 1 else ''} {', '.join(listed)}"
+
+
+def amount(size_bytes: int) -> str:
+    """Memory for reading: `9.1 GiB`, `310 MiB`."""
+    mib = round(size_bytes / 1024**2)
+    return f"{mib} MiB" if mib < 1000 else f"{size_bytes / 1024**3:.1f} GiB"

@@ -28,6 +28,7 @@ from reconciler.plan.ids import (
     Place,
     SpecHash,
 )
+from reconciler.plan.memory import Need, Room
 from reconciler.plan.observed import (
     EffectKind,
     Failure,
@@ -42,6 +43,7 @@ from reconciler.plan.observed import (
 
 Data = dict[str, Any]
 
+MIB = 1024**2
 CASES = Path(__file__).parent / "cases"
 
 
@@ -61,7 +63,11 @@ def gpus(data: Data) -> tuple[GpuUuid, ...]:
 def desired_model(name: str, data: Data) -> DesiredModel:
     return DesiredModel(
         name=ModelName(name),
-        spec=ModelSpec(source=f"gguf/{name}", digest=data.get("digest")),
+        spec=ModelSpec(
+            source=f"gguf/{name}",
+            digest=data.get("digest"),
+            skip_memory_check=data.get("skip_memory_check", False),
+        ),
         spec_hash=SpecHash(data.get("spec", "s1")),
         place=Place(file="models.yaml", line=1, column=1),
         enabled=data.get("enabled", True),
@@ -90,7 +96,27 @@ def process(data: Data) -> ObservedProcess:
         started_at=data.get("started", 0.0),
         loaded_at=data.get("loaded"),
         gpus=gpus(data),
+        held_bytes=data.get("held", 0) * MIB,
     )
+
+
+def need(data: Data | None) -> Need | None:
+    """In MiB: `weights`, `kv`, `rest`, `mapped`."""
+    if data is None:
+        return None
+    return Need(
+        weights_bytes=data["weights"] * MIB if "weights" in data else None,
+        kv_cache_bytes=data["kv"] * MIB if "kv" in data else None,
+        overhead_bytes=data.get("rest", 0) * MIB,
+        tokens=data.get("tokens"),
+        mapped_bytes=data.get("mapped", 0) * MIB,
+    )
+
+
+def room(data: Data | None) -> Room | None:
+    if data is None:
+        return None
+    return Room(total_bytes=data["total"] * MIB, free_bytes=data["free"] * MIB)
 
 
 def observed_model(name: str, data: Data) -> ObservedModel:
@@ -106,6 +132,7 @@ def observed_model(name: str, data: Data) -> ObservedModel:
         files=cached or FilesMissing(),
         refusal=data.get("refusal"),
         hindrance=data.get("hindrance"),
+        need=need(data.get("need")),
         in_flight=under_way
         and InFlight(
             kind=EffectKind(under_way["kind"]),
@@ -133,7 +160,12 @@ def observed_model(name: str, data: Data) -> ObservedModel:
 
 
 def observed(
-    data: Data, *, leftovers: list[Data], loads: int = 2, processes_read: bool = True
+    data: Data,
+    *,
+    leftovers: list[Data],
+    loads: int = 2,
+    processes_read: bool = True,
+    memory: Data | None = None,
 ) -> Observed:
     return Observed(
         processes_read=processes_read,
@@ -149,6 +181,7 @@ def observed(
             for each in leftovers
         ),
         max_parallel_loads=loads,
+        room=room(memory),
     )
 
 
