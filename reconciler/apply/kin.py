@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from reconciler.apply.leader import Leader, send
 from reconciler.apply.reaper import reap
 from reconciler.apply.records import SpawnRecord
+from reconciler.apply.shared_memory import mapped_by, remove_unused
 from reconciler.backend.environment import NONCE_VARIABLE
 from reconciler.observe.family import Lineage, family
 from reconciler.observe.processes import (
@@ -34,6 +35,7 @@ class Kin:
         self._born_here = leader is not None and leader.held
         self._alive: tuple[Process, ...] = ()
         self._sessions: tuple[int, ...] = record.all_sessions
+        self._shared: frozenset[int] = frozenset()
 
     @property
     def alive(self) -> tuple[Process, ...]:
@@ -82,6 +84,14 @@ class Kin:
             processes = [process for process in processes if process.group != leader.pid]
         for process in processes:
             send(process, number)
+
+    def note_shared_memory(self) -> None:
+        """Remember what those have mapped whom the last look saw. Reads /proc."""
+        self._shared |= mapped_by(process.pid for process in self._alive)
+
+    def remove_shared_memory(self) -> tuple[str, ...]:
+        """What was noted and is left, once nobody lives; its names."""
+        return remove_unused(self._shared) if self._shared else ()
 
     def reap_leader(self) -> None:
         """Once nobody lives: no signal goes to its group from then on."""

@@ -1,7 +1,7 @@
 """Sure death (R10), for a spawn of ours or one that an earlier agent left.
 
 TERM to the leader ─ stop_seconds ─▶ TERM to the rest ─ a moment ─▶ KILL, again and again
-─▶ reap ─▶ look: nobody left, or the survivors by name
+─▶ reap ─▶ look: nobody left, or the survivors by name ─▶ their shared memory
 
 The leader comes first, since engines end their own workers in order. Workers that outlive it, or
 were born outside its group, get the rest of the ladder (vllm#55510, PR#44751).
@@ -11,9 +11,13 @@ import asyncio
 import signal
 from collections.abc import Iterator
 
+import structlog
+
 from reconciler.apply.kin import Kin
 from reconciler.errors import Transient
 from reconciler.observe.processes import Process
+
+_log = structlog.get_logger("xgen.backends")
 
 REST_SECONDS = 2.0
 """For what is left after the leader, between TERM and KILL."""
@@ -27,6 +31,7 @@ async def bring_down(
     `urgent`: set before or in between, KILL comes at once. Raises Transient that names who
     survives `kill_seconds` of KILL (state D: the kernel holds it) or may not be signalled.
     """
+    await asyncio.to_thread(_note, kin)
     if not urgent.is_set():
         await _ask_leader(kin, stop_seconds, urgent)
     if not urgent.is_set():
@@ -35,6 +40,13 @@ async def bring_down(
     if left:
         names = ", ".join(map(str, left))
         raise Transient(f"cannot stop {kin.record.model}: still there after SIGKILL: {names}")
+    if removed := await asyncio.to_thread(kin.remove_shared_memory):
+        _log.info("shared memory of a killed backend removed", names=removed)
+
+
+def _note(kin: Kin) -> None:
+    kin.look()
+    kin.note_shared_memory()
 
 
 async def _ask_leader(kin: Kin, seconds: float, urgent: asyncio.Event) -> None:
@@ -56,6 +68,7 @@ async def _ask_leader(kin: Kin, seconds: float, urgent: asyncio.Event) -> None:
 
 async def _ask_rest(kin: Kin, urgent: asyncio.Event) -> None:
     left = await asyncio.to_thread(kin.look)
+    await asyncio.to_thread(kin.note_shared_memory)
     if all(process.pid == kin.record.pid for process in left):
         return  # nobody, or a leader that has had its time
     kin.send(left, signal.SIGTERM)

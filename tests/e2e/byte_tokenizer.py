@@ -9,7 +9,7 @@ _END = "<eos>"
 def write_tokenizer(folder: Path) -> Path:
     """A folder for `--tokenizer` of load generators. Returns it."""
     folder.mkdir()
-    vocabulary = {letter: number for number, letter in enumerate(_alphabet())}
+    vocabulary = {letter: number for number, letter in enumerate(byte_alphabet())}
     end = {"id": len(vocabulary), "content": _END, "special": True, "normalized": False}
     byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
     tokenizer = {
@@ -27,7 +27,7 @@ def write_tokenizer(folder: Path) -> Path:
     return folder
 
 
-def _alphabet() -> list[str]:
+def byte_alphabet() -> list[str]:
     """A printable letter for each of the 256 bytes, as GPT-2 has them."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [byte for byte in range(256) if byte not in printable]
