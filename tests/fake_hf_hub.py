@@ -2,7 +2,6 @@
 
 GET      /api/models/ORG/NAME[/revision/REV]     the commit, the card
 GET      /api/models/ORG/NAME/tree/COMMIT        the files, with sizes and digests
-GET      /api/models/ORG/NAME/xet-read-token/…   where Xet's store is
 GET|HEAD /ORG/NAME/resolve/COMMIT/FILE           a file; ranges are answered
 """
 
@@ -29,8 +28,6 @@ class Repo:
 
     `needs_token`: without it, files are gated; the listing is public, as it is at Hugging Face.
     `sent_instead`: other bytes than the listed ones, by path; `sizes`: other sizes in the listing.
-    `xet`: the hashes of files that Xet's store has, by path, "" where a mirror only lists them as
-    such; `xet_store`: its address.
     """
 
     files: Mapping[str, bytes]
@@ -41,8 +38,6 @@ class Repo:
     needs_token: str | None = None
     sent_instead: dict[str, bytes] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
-    xet: dict[str, str] = field(default_factory=dict)
-    xet_store: str = ""
 
 
 @dataclass(kw_only=True)
@@ -81,7 +76,6 @@ class FakeHub:
         """For whoever is to ask it. No retries of seconds, no proxy, no other cache or token."""
         return {
             "HF_ENDPOINT": self.endpoint,
-            "HF_HUB_DISABLE_XET": "1",
             "NO_PROXY": "127.0.0.1",
             "no_proxy": "127.0.0.1",
         }
@@ -179,9 +173,6 @@ class _Handler(BaseHTTPRequestHandler):
             self._file(repo, "/".join(rest[2:]))
 
     def _api(self, name: str, repo: Repo, rest: list[str]) -> None:
-        if rest[:1] == ["xet-read-token"]:
-            self._xet_token(repo)
-            return
         revision = "/".join(rest[1:]) if rest else "main"
         if revision not in (*repo.revisions, repo.commit):
             self._refuse(404, "RevisionNotFound")
@@ -191,14 +182,6 @@ class _Handler(BaseHTTPRequestHandler):
             card = {} if repo.licence is None else {"license": repo.licence}
             siblings = [{"rfilename": path} for path in repo.files]
             self._json({"id": name, "sha": repo.commit, "siblings": siblings, "cardData": card})
-
-    def _xet_token(self, repo: Repo) -> None:
-        self.send_response(200)
-        self.send_header("X-Xet-Cas-Url", repo.xet_store)
-        self.send_header("X-Xet-Access-Token", "a-token-of-xet")
-        self.send_header("X-Xet-Token-Expiration", "9999999999")
-        self.send_header("Content-Length", "0")
-        self.end_headers()
 
     def _file(self, repo: Repo, path: str) -> None:
         if path not in repo.files:
@@ -214,11 +197,6 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("X-Repo-Commit", repo.commit)
         self.send_header("ETag", f'"{_etag(path, repo.files[path])}"')
         self.send_header("Accept-Ranges", "bytes")
-        if repo.xet.get(path):
-            name = self.path.partition("/resolve/")[0]
-            route = f"{self.fake.endpoint}/api/models{name}/xet-read-token/{repo.commit}"
-            self.send_header("X-Xet-Hash", repo.xet[path])
-            self.send_header("X-Xet-Refresh-Route", route)
         self.end_headers()
         if self.command == "GET":
             self._send(content[first:])
@@ -263,8 +241,6 @@ class _Handler(BaseHTTPRequestHandler):
 def _entry(repo: Repo, path: str, content: bytes) -> dict[str, object]:
     size = repo.sizes.get(path, len(content))
     entry: dict[str, object] = {"type": "file", "path": path, "size": size}
-    if path in repo.xet:
-        entry["xetHash"] = repo.xet[path] or "0" * 64
     if path.endswith(_LFS):
         pointer = {"oid": _etag(path, content), "size": size, "pointerSize": 130}
         return entry | {"oid": "0" * 40, "lfs": pointer}

@@ -3,7 +3,7 @@
     python -P -m reconciler.hub.huggingface_child FD
 
 FD is its end of a `Channel`. It is told {"repository", "revision", "folder", "partial"}, and after
-the listing {"download": {PATH: {"size", "sha256", "git_sha1", "xet"}}}, as it was listed. It tells:
+the listing {"download": {PATH: {"size", "sha256", "git_sha1"}}}, as it was listed. It tells:
 
     {"listing": {"commit", "licence", "files": {PATH: {…}}}}
     {"bytes": N}                     so many are there; at first, those of earlier tries. N may fall
@@ -117,7 +117,6 @@ def _list(repository: str, revision: str | None) -> _Json:
             "size": entry.size,
             "sha256": entry.lfs.sha256 if entry.lfs else None,
             "git_sha1": None if entry.lfs else entry.blob_id,
-            "xet": entry.xet_hash is not None,
         }
         for entry in entries
         if isinstance(entry, RepoFile)

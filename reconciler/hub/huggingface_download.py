@@ -205,7 +205,6 @@ def _environment(wanted: Wanted) -> dict[str, str]:
     kept = wanted.folder / "client"
     return passed | {
         "HF_HUB_CACHE": str(kept / "hub"),
-        "HF_XET_CACHE": str(kept / "xet"),
         "HF_HUB_DISABLE_TELEMETRY": "1",
         "HF_HUB_DISABLE_UPDATE_CHECK": "1",
         "PYTHONUNBUFFERED": "1",

@@ -1,8 +1,9 @@
 """One file of Hugging Face, gone on with where an earlier try was cut off.
 
 The client's own download begins each file anew (huggingface_hub PR #4228), so what is used of it is
-the layer below, which takes a file that has its first bytes already: `http_get`, and the streams of
-Xet. It is imported here only when a file is fetched: the agent's side names partial files, too.
+the layer below, which takes a file that has its first bytes already: `http_get`. Xet's store has no
+such layer, and serves every file over HTTP, too. The client is imported only when a file is
+fetched: the agent's side names partial files, too.
 """
 
 import hashlib
@@ -13,8 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 Listed = Mapping[str, Any]
-"""{"size", "sha256", "git_sha1", "xet"} of a file at Hugging Face: `xet`, whether it is in Xet's
-store; a digest may be None."""
+"""{"size", "sha256", "git_sha1"} of a file at Hugging Face; a digest may be None."""
 
 _RANGE_NOT_SATISFIABLE = 416
 _BLOCK_BYTES = 1024 * 1024
@@ -64,73 +64,22 @@ def _append(file: BinaryIO, remote: Remote, on_bytes: Callable[[int], None]) -> 
     on_bytes(there)
     if there == size:
         return
-    if (xet := _in_xet(remote)) is not None:
-        _append_by_xet(file, there, remote, xet, on_bytes)
-    else:
-        _append_by_http(file, there, remote, on_bytes)
-
-
-def _in_xet(remote: Remote) -> Any | None:
-    """Where Xet has it. None also where Xet is not installed, turned off (HF_HUB_DISABLE_XET), or
-    nothing that the mirror knows of."""
-    from huggingface_hub import get_hf_file_metadata
-    from huggingface_hub.utils._runtime import is_xet_available
-
-    if not remote.listed["xet"] or not is_xet_available():
-        return None
-    return get_hf_file_metadata(_url(remote)).xet_file_data
-
-
-def _url(remote: Remote) -> str:
-    from huggingface_hub import hf_hub_url
-
-    return hf_hub_url(remote.repository, remote.path, revision=remote.commit)
-
-
-def _append_by_http(
-    file: BinaryIO, there: int, remote: Remote, on_bytes: Callable[[int], None]
-) -> None:
-    """A server that does not know ranges sends all of it: the client begins anew then."""
-    from huggingface_hub import constants
+    from huggingface_hub import constants, hf_hub_url
     from huggingface_hub.file_download import http_get
-    from huggingface_hub.utils._headers import build_hf_headers
+    from huggingface_hub.utils import (
+        build_hf_headers,  # type: ignore[attr-defined]  # documented there, and not marked so
+    )
 
     # What has not filled a block is lost with a cut, and not seen until then: theirs are 10 MiB.
     constants.DOWNLOAD_CHUNK_SIZE = _BLOCK_BYTES
-    http_get(
-        _url(remote),
+    http_get(  # a server that does not know ranges sends all of it: it begins anew then
+        hf_hub_url(remote.repository, remote.path, revision=remote.commit),
         file,
         resume_size=there,
         headers=build_hf_headers(),
         displayed_filename=remote.path,
-        tqdm_class=_bar(remote.listed["size"], on_bytes),
+        tqdm_class=_bar(size, on_bytes),
     )
-
-
-def _append_by_xet(
-    file: BinaryIO, there: int, remote: Remote, xet: Any, on_bytes: Callable[[int], None]
-) -> None:
-    """As the client does it, but for where it begins. It mends cut connections by itself."""
-    from hf_xet import XetFileInfo  # type: ignore[import-untyped]
-    from huggingface_hub.utils import _xet
-    from huggingface_hub.utils._headers import build_hf_headers
-
-    headers = build_hf_headers()
-    store = _xet.refresh_xet_connection_info(file_data=xet, headers=headers)
-    session = _xet.get_xet_session()  # type: ignore[no-untyped-call]
-    group = session.new_download_stream_group(
-        endpoint=store.endpoint,
-        token=store.access_token,
-        token_expiry_unix_secs=store.expiration_unix_epoch,
-        token_refresh_url=xet.refresh_route,
-        token_refresh_headers=headers,
-        custom_headers=_xet.xet_headers_without_auth(headers),
-    )
-    info = XetFileInfo(xet.file_hash, remote.listed["size"])
-    for block in group.download_stream(info, start=there or None):
-        file.write(block)
-        there += len(block)
-        on_bytes(there)
 
 
 def _bar(size: int, on_bytes: Callable[[int], None]) -> type:

@@ -146,41 +146,6 @@ def test_half_a_file_that_a_power_cut_damaged_is_fetched_anew(importer: Importer
     assert importer.hub.plain("huggingface/org_m")[LARGE_PATH] == LARGE
 
 
-def test_xet_goes_on_with_a_file_too(importer: Importer, tmp_path: Path) -> None:
-    """Its own client begins anew with each download. A mirror may list what it cannot give so."""
-    there = cut_midway(importer).stat().st_size
-    store, second, third = f"local://{tmp_path / 'xet'}", LARGE[::-1], LARGE[::3]
-    large = {LARGE_PATH: LARGE, "b.safetensors": second, "c.safetensors": third}
-    hashes = {LARGE_PATH: in_xet(store, LARGE), "b.safetensors": in_xet(store, second)}
-    importer.upstream.repos["org/m"] = Repo(
-        files=MODEL | large, xet=hashes | {"c.safetensors": ""}, xet_store=store
-    )
-    importer.environment = {"HF_HUB_DISABLE_XET": "0"}
-    steps = Steps()
-
-    importer("org/m", steps)
-
-    assert importer.upstream.files_asked(".safetensors") == ["c.safetensors"]
-    assert steps.downloads[0][0] > there
-    stored = importer.hub.plain("huggingface/org_m")
-    assert {path: stored[path] for path in large} == large
-
-
-def in_xet(store: str, content: bytes) -> str:
-    """Put it into a store of Xet, by its real client; gives the hash. A process: it has threads."""
-    program = """
-import sys, hf_xet
-commit = hf_xet.XetSession().new_upload_commit(endpoint=sys.argv[1])
-upload = commit.start_upload_bytes(sys.stdin.buffer.read())
-commit.wait_to_finish()
-print(upload.try_result().xet_info.hash)
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", program, store], input=content, capture_output=True, check=True
-    )
-    return done.stdout.decode().strip()
-
-
 @pytest.mark.parametrize("ranges", [True, False])
 def test_a_connection_that_is_cut_is_gone_on_with_and_counted_once(
     importer: Importer, ranges: bool
