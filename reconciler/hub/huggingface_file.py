@@ -66,9 +66,9 @@ def _append(file: BinaryIO, remote: Remote, on_bytes: Callable[[int], None]) -> 
         return
     from huggingface_hub import constants, hf_hub_url
     from huggingface_hub.file_download import http_get
-    from huggingface_hub.utils import (
-        build_hf_headers,  # type: ignore[attr-defined]  # documented there, and not marked so
-    )
+
+    # Documented there, and not marked so.
+    from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
 
     # What has not filled a block is lost with a cut, and not seen until then: theirs are 10 MiB.
     constants.DOWNLOAD_CHUNK_SIZE = _BLOCK_BYTES
