@@ -4,7 +4,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from secrets import token_urlsafe
 
-from reconciler.backend import llama_options, llama_server, vllm, vllm_options, xllamacpp
+from reconciler.backend import (
+    llama_memory,
+    llama_options,
+    llama_server,
+    vllm,
+    vllm_memory,
+    vllm_options,
+    xllamacpp,
+)
 from reconciler.backend.choice import Choice, Refusal, choose
 from reconciler.backend.contents import Contents
 from reconciler.backend.inventory import (
@@ -17,11 +25,14 @@ from reconciler.backend.inventory import (
     Inventory,
 )
 from reconciler.backend.launch import Launch
+from reconciler.backend.loading import Loading
 from reconciler.backend.model_info import ModelInfo
+from reconciler.backend.options import Options
 from reconciler.backend.site import Site
 from reconciler.errors import Bug, Rejected, Transient
 from reconciler.plan.desired import DesiredModel, Format, ModelSpec
 from reconciler.plan.gpus import Gpu
+from reconciler.plan.memory import Need
 from reconciler.plan.observed import FilesCached
 from reconciler.plan.repository import SCHEME
 
@@ -31,20 +42,33 @@ _KEY_BYTES = 24
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Adapter:
     """What an engine's module offers. `need_fit`: whether the files are of the model's type;
-    `check`: whether it can be told what the manifest says. Both raise Rejected."""
+    `check`: whether it can be told what the manifest says. Both raise Rejected. `need`: of the
+    host's memory."""
 
     need_fit: Callable[[ModelSpec, str, ModelInfo], None]
-    check: Callable[[ModelSpec, str, ModelInfo, Build, Sequence[Gpu]], object]
+    check: Callable[[ModelSpec, str, ModelInfo, Build, Sequence[Gpu]], Options]
+    need: Callable[[Loading], Need]
     launch: Callable[[DesiredModel, FilesCached, Build, ModelInfo, Site], Launch]
 
 
-_VLLM = _Adapter(need_fit=vllm_options.need_fit, check=vllm.check, launch=vllm.launch)
+_VLLM = _Adapter(
+    need_fit=vllm_options.need_fit,
+    check=vllm.check,
+    need=vllm_memory.need,
+    launch=vllm.launch,
+)
 _ADAPTERS: Mapping[str, _Adapter] = {
     LLAMA_SERVER_CPU: _Adapter(
-        need_fit=llama_options.need_fit, check=llama_server.check, launch=llama_server.launch
+        need_fit=llama_options.need_fit,
+        check=llama_server.check,
+        need=llama_memory.need,
+        launch=llama_server.launch,
     ),
     XLLAMACPP: _Adapter(
-        need_fit=llama_options.need_fit, check=xllamacpp.check, launch=xllamacpp.launch
+        need_fit=llama_options.need_fit,
+        check=xllamacpp.check,
+        need=llama_memory.need,
+        launch=xllamacpp.launch,
     ),
     VLLM_CUDA: _VLLM,
     VLLM_ROCM: _VLLM,
@@ -57,23 +81,31 @@ class Assessment:
     """Both None: nothing can be said before the files are here. `refusal`: a sentence.
 
     `bad_files`: it is the content of the files that is refused, so that other content may do.
-    `lasting`: the same model and files will come to the same.
+    `lasting`: the same model and files will come to the same. `need`: of the host's memory; None:
+    nothing is known of it before the files are here.
     """
 
     choice: Choice | None = None
     refusal: str | None = None
     bad_files: bool = False
     lasting: bool = True
+    need: Need | None = None
 
 
 class Engines:
     """The builds of this node. Safe to be asked from several threads.
 
-    `shared_cache`: see `Site`.
+    `shared_cache`: see `Site`. `machine_bytes`: see `Loading`.
     """
 
-    def __init__(self, inventory: Inventory, shared_cache: str | None = None) -> None:
+    def __init__(
+        self,
+        inventory: Inventory,
+        shared_cache: str | None = None,
+        machine_bytes: int | None = None,
+    ) -> None:
         self.inventory = inventory
+        self._machine_bytes = machine_bytes
         self._contents = Contents()
         self._shared_cache = shared_cache
 
@@ -89,22 +121,38 @@ class Engines:
         chosen = choose(spec, format, self.inventory, model.gpus)
         if isinstance(chosen, Refusal):
             return Assessment(refusal=chosen.reason)
-        adapter = _adapter(chosen.build)
         try:
             info = self._contents.of(files) if files else ModelInfo()
             if files:
-                adapter.need_fit(spec, files.path, info)
+                _adapter(chosen.build).need_fit(spec, files.path, info)
         except Rejected as exc:
             refusal = f"{exc}; {_cure(spec)}"
             return Assessment(choice=chosen, refusal=refusal, bad_files=True)
         except Transient:
             # The file cannot be read just now. The start will say so, and be tried again.
             return Assessment(choice=chosen, lasting=False)
+        return self._told(spec, files, info, chosen)
+
+    def _told(
+        self, spec: ModelSpec, files: FilesCached | None, info: ModelInfo, chosen: Choice
+    ) -> Assessment:
+        """What the engine is told, and what it then needs of memory."""
+        adapter, root = _adapter(chosen.build), files.root if files else "/"
         try:
-            adapter.check(spec, files.root if files else "/", info, chosen.build, ())
+            options = adapter.check(spec, root, info, chosen.build, ())
         except Rejected as exc:
             return Assessment(choice=chosen, refusal=str(exc))
-        return Assessment(choice=chosen)
+        if files is None:
+            return Assessment(choice=chosen)
+        loading = Loading(
+            spec=spec,
+            files=files,
+            info=info,
+            build=chosen.build,
+            options=options,
+            machine_bytes=self._machine_bytes,
+        )
+        return Assessment(choice=chosen, need=adapter.need(loading))
 
     def launch(
         self,

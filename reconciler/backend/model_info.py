@@ -10,7 +10,8 @@ class ModelInfo:
     `architecture`: in the words of the format. `kind`: "model"; None in older GGUFs. `pooling`
     None: the model has none of its own, so it was not made for embeddings. `causal` False: an
     encoder, which reads a text as a whole and generates none. `scores`: it has a classification
-    head, as rerankers do. `kv_bytes_per_token`: of the cache. `shards`: how many GGUFs it is split
+    head, as rerankers do. `dtype`: of the weights, as config.json names it.
+    `kv_bytes_per_token`: of the cache. `shards`: how many GGUFs it is split
     into.
     """
 
@@ -23,6 +24,7 @@ class ModelInfo:
     pooling: str | None = None
     causal: bool = True
     scores: bool = False
+    dtype: str | None = None
     kv_bytes_per_token: int | None = None
     weights_bytes: int | None = None
     shards: int = 1

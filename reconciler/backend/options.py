@@ -15,6 +15,15 @@ class Options:
     arguments: tuple[Argument, ...]
     warnings: tuple[str, ...] = ()
 
+    def value(self, name: str) -> str | None:
+        """What a flag is given, by any of its names; the last word counts. None: nothing."""
+        given = [each for each in self.arguments if name in each.flag.names]
+        return given[-1].values[0] if given and given[-1].values else None
+
+    def says(self, name: str) -> bool:
+        """Whether this very word is among them."""
+        return any(each.name == name for each in self.arguments)
+
 
 @dataclass(frozen=True, slots=True)
 class Default:

@@ -51,10 +51,12 @@ def read_model(files: Mapping[str, str]) -> ModelInfo:
     architectures = config.get("architectures")
     named = architectures[0] if isinstance(architectures, list) and architectures else None
     architecture = named if isinstance(named, str) else None
+    dtype = config.get("torch_dtype", config.get("dtype"))
     return ModelInfo(
         architecture=architecture,
         causal=_ENCODER.fullmatch(architecture or "") is None,
         scores=architecture is not None and architecture.endswith(_HEAD),
+        dtype=dtype if isinstance(dtype, str) else None,
         weights_bytes=_loaded(weights, files.get(_INDEX)),
         kv_bytes_per_token=None if "hf_quant_config.json" in files else hf_kv_bytes(config),
         context_length=_context_length(config),

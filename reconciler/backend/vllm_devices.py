@@ -19,7 +19,7 @@ _VENDORS: Mapping[str, Vendor | None] = {
     VLLM_ROCM: Vendor.AMD,
     VLLM_CPU: None,
 }
-_SPACE = "VLLM_CPU_KVCACHE_SPACE"
+CACHE_SPACE = "VLLM_CPU_KVCACHE_SPACE"
 
 
 def need_devices(build: Build, devices: Sequence[Gpu]) -> None:
@@ -77,12 +77,12 @@ def memory(spec: ModelSpec, devices: Sequence[Gpu], traits: Traits) -> Iterator[
         return
     if spec.gpu_memory is not None:
         raise Rejected("cannot use gpu_memory on CPU: use extra_args.kv_cache_memory_bytes")
-    if _SPACE in spec.env and traits.kv_bytes:
-        raise Rejected(f"cannot use env.{_SPACE}: use extra_args.kv_cache_memory_bytes")
+    if CACHE_SPACE in spec.env and traits.kv_bytes:
+        raise Rejected(f"cannot use env.{CACHE_SPACE}: use extra_args.kv_cache_memory_bytes")
     if not traits.kv_bytes and "kv_cache_memory_bytes" in spec.extra_args:
         raise Rejected(
             "cannot use extra_args.kv_cache_memory_bytes: this version does not read it on CPU; "
-            f"use env.{_SPACE}, in GiB"
+            f"use env.{CACHE_SPACE}, in GiB"
         )
     if traits.kv_bytes:
         yield Default("--kv-cache-memory-bytes", str(KV_CACHE_GIB * _GIB))
@@ -90,9 +90,9 @@ def memory(spec: ModelSpec, devices: Sequence[Gpu], traits: Traits) -> Iterator[
 
 def cache_variable(spec: ModelSpec, devices: Sequence[Gpu], traits: Traits) -> dict[str, str]:
     """For versions that are told the size of their cache on CPU by a variable only."""
-    if devices or traits.kv_bytes or _SPACE in spec.env:
+    if devices or traits.kv_bytes or CACHE_SPACE in spec.env:
         return {}
-    return {_SPACE: str(KV_CACHE_GIB)}
+    return {CACHE_SPACE: str(KV_CACHE_GIB)}
 
 
 def _share(written: str, devices: Sequence[Gpu]) -> str:
