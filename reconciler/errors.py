@@ -2,7 +2,8 @@
 
 XgenError                 "cannot <verb> <object>: <cause>", naming file:line, model or backend
 ├── Transient             the world may be better later: try again after a while
-│   └── Gone              the hub answered, and does not have what was asked for
+│   ├── Gone              the hub answered, and does not have what was asked for
+│   └── NoRoom            files that models need leave none for a download
 ├── Rejected              nothing helps until the manifest, the files or the node change
 │   └── Damaged           the hub holds other bytes than it says, however often they are fetched
 └── Bug                   our own fault: report it, keep everything running
@@ -26,6 +27,17 @@ class Transient(XgenError):
 
 class Gone(Transient):
     """The hub answered: it does not have this content. It is there again once it is pushed."""
+
+
+class NoRoom(Transient):
+    """Files that must stay leave no room for a download.
+
+    `enough_from`: models of which each could make the room alone, if it gave up what only it needs.
+    """
+
+    def __init__(self, message: str, *, enough_from: frozenset[str] = frozenset()) -> None:
+        super().__init__(message)
+        self.enough_from = enough_from
 
 
 class Rejected(XgenError):

@@ -147,7 +147,7 @@ class ModelCache:
         prefix = address.prefix
         if (found := self._mended(spec, prefix, on_check, cancelled)) is not None:
             return found
-        pull = self._pull(spec, prefix, on_progress, cancelled)
+        pull = replace(self._pull(spec, prefix, on_progress, cancelled), besides=self.needed(spec))
         pull = self._import(spec, address, pull, on_import)
         wish = wish_of(spec, prefix, address.file)
         return self._bring(

@@ -112,11 +112,18 @@ class PinBoard:
 
     def pins(self) -> Pins:
         """What all agents need."""
-        merged = self._own or Pins()
+        own, others = self.parted_pins()
+        return own | others
+
+    def parted_pins(self) -> tuple[Pins, Pins]:
+        """What the owner needs, and what the others do. They may call their models the same."""
+        own, others = self._own or Pins(), Pins()
         for each in self.said():
-            if self._own is None or each.owner != self.owner:
-                merged |= each.pins
-        return merged
+            if each.owner != self.owner:
+                others |= each.pins
+            elif self._own is None:
+                own = each.pins
+        return own, others
 
     def last_uses(self) -> LastUses:
         """What is pinned is used now; what a gone agent needed, it used while it was there."""

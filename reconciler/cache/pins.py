@@ -30,11 +30,25 @@ class Pins:
         """All models that need a file of it."""
         return frozenset().union(*self.by_revision.get((prefix, digest), {}).values())
 
+    def all_models(self) -> frozenset[str]:
+        every = (models for paths in self.by_revision.values() for models in paths.values())
+        return frozenset().union(*every)
+
     def holdings(self) -> tuple[Holding, ...]:
         return tuple(
             Holding(prefix=prefix, digest=digest, paths=frozenset(paths))
             for (prefix, digest), paths in sorted(self.by_revision.items())
         )
+
+    def without(self, model: str) -> "Pins":
+        """The same, if that model needed nothing."""
+        left = {
+            revision: {
+                path: models - {model} for path, models in paths.items() if models != {model}
+            }
+            for revision, paths in self.by_revision.items()
+        }
+        return Pins({revision: paths for revision, paths in left.items() if paths})
 
     def __or__(self, other: "Pins") -> "Pins":
         return _merged(

@@ -124,12 +124,19 @@ class Published:
         return None
 
     def needed(self, prefix: str, wish: Wish, digest: str | None) -> tuple[Holding, ...]:
-        """What must stay for a wish: what serves it, else all that a fetch may go on from."""
+        """What must stay for a wish: what serves it, else all that a fetch may go on from.
+
+        Not what was retired: that may make room for what comes instead.
+        """
         found = self._best(prefix, wish, digest)
         if found is not None:
             return (found[0].holding,)
-        holdings = (_holding(prefix, wish, record) for record in self._records(prefix, digest))
-        return tuple(item for item in holdings if item is not None)
+        return tuple(
+            holding
+            for record in self._records(prefix, digest)
+            if (holding := _holding(prefix, wish, record)) is not None
+            and not self._is_retired(prefix, record.digest_of(holding.paths), digest)
+        )
 
     def holding_of(self, digest: FilesDigest) -> Holding | None:
         """Where the files of this digest stand, if they were found since the start."""

@@ -18,7 +18,7 @@ from reconciler.cache.partial import (
 )
 from reconciler.cache.pins import Holding
 from reconciler.cache.record import Record, RecordedObject, load_record, save_record
-from reconciler.cache.room import Room
+from reconciler.cache.room import Coming, Room
 from reconciler.cache.side_by_side import side_by_side
 from reconciler.cache.stamps import is_unchanged, stamp_published
 from reconciler.cache.store import Store
@@ -56,7 +56,10 @@ class _Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pull:
-    """One fetch of one model. The prefix's lock is held for as long as it lasts."""
+    """One fetch of one model. The prefix's lock is held for as long as it lasts.
+
+    `besides`: what the model needs beside that, whatever it gave up to make room.
+    """
 
     store: Store
     layout: Layout
@@ -65,6 +68,7 @@ class Pull:
     damage: Damage
     on_progress: OnProgress
     cancelled: Callable[[], bool]
+    besides: tuple[Holding, ...] = ()
 
     def run(self, record: Record, paths: tuple[str, ...]) -> Record:
         """Publish these paths of the revision; returns its record. Raises Transient, Rejected.
@@ -89,7 +93,10 @@ class Pull:
             self.on_progress(progress.total - progress.missing, progress.total)
             remove_outdated(self.layout.partials, missing)
             model = Holding(prefix=self.prefix, digest=record.digest, paths=frozenset(paths))
-            with self.room.reserved(model, missing, self.cancelled):
+            coming = Coming(
+                model=model, items=missing, besides=self.besides, cancelled=self.cancelled
+            )
+            with self.room.reserved(coming):
                 record = load_record(self.layout.record(self.prefix, record.digest)) or record
                 return self._fetch_all(record, missing, progress)
         except OSError as exc:

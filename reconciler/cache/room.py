@@ -19,7 +19,7 @@ from reconciler.cache.reservations import Reservation, Reservations
 from reconciler.cache.store import StoredObject
 from reconciler.cache.sweep import Order, Swept, sweep
 from reconciler.cache.usage import Usage
-from reconciler.errors import Transient
+from reconciler.errors import NoRoom
 
 _TOLD_MODELS = 5
 
@@ -46,6 +46,16 @@ class Demand:
         wanted = self.needed + self.promised + sum(size for _, size in self.elsewhere)
         over = 0 if self.budget is None else max(0, self.used + wanted - self.budget)
         return Freed(cache=over, disk=max(0, wanted + self.headroom - self.free))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coming:
+    """What is to be fetched of a model. `besides`: what that needs anyhow, whatever it gave up."""
+
+    model: Holding
+    items: Sequence[StoredObject]
+    besides: tuple[Holding, ...] = ()
+    cancelled: Callable[[], bool] = lambda: False
 
 
 class Room:
@@ -79,36 +89,32 @@ class Room:
         self._disk_bytes = shutil.disk_usage(self._layout.models).total
 
     @contextmanager
-    def reserved(
-        self,
-        model: Holding,
-        items: Sequence[StoredObject],
-        cancelled: Callable[[], bool] = lambda: False,
-    ) -> Iterator[None]:
-        """Room for these files of a model, for as long as the block lasts.
+    def reserved(self, coming: Coming) -> Iterator[None]:
+        """Room for files of a model, for as long as the block lasts.
 
         The prefix's lock is held. What no model needs is evicted for it, the least recently used
-        first. Raises Transient with the numbers where that is not enough; nothing is evicted then.
+        first. Raises NoRoom with the numbers where that is not enough; nothing is evicted then.
         """
         promise = Reservation(
-            owner=self._board.owner, prefix=model.prefix, digest=model.digest, items=tuple(items)
+            owner=self._board.owner,
+            prefix=coming.model.prefix,
+            digest=coming.model.digest,
+            items=tuple(coming.items),
         )
         with ExitStack() as stack:
             with self._making:
                 if promise.unwritten(self._layout) > 0:
-                    stack.enter_context(self._decided(model, promise, cancelled))
+                    stack.enter_context(self._decided(coming, promise))
                 self._promises.append(promise)
                 stack.callback(self._promises.remove, promise)
             yield
 
     @contextmanager
-    def _decided(
-        self, model: Holding, promise: Reservation, cancelled: Callable[[], bool]
-    ) -> Iterator[None]:
+    def _decided(self, coming: Coming, promise: Reservation) -> Iterator[None]:
         """Other agents decide before us, or after us with what we have reserved."""
         with ExitStack() as stack:
-            with self._reservations.deciding(cancelled):
-                self._make(model, promise, cancelled)
+            with self._reservations.deciding(coming.cancelled):
+                self._make(coming, promise)
                 stack.enter_context(self._reservations.told(promise))
             yield
 
@@ -127,38 +133,41 @@ class Room:
             for told in swept.evicted:
                 self._tell(told)
 
-    def _make(self, model: Holding, promise: Reservation, cancelled: Callable[[], bool]) -> None:
+    def _make(self, coming: Coming, promise: Reservation) -> None:
         """What downloads that were cut off have left goes last: it is wanted, as a rule."""
         if self._demand(promise).missing == Freed():
             return
-        refusal = self._evict(model, promise, cancelled)
-        if refusal is None:
+        if self._evict(coming, promise) is None:
             return
-        coming = (*self._promises, *self._reservations.of_others(), promise)
-        items = [item for each in coming for item in each.items]
+        promised = (*self._promises, *self._reservations.of_others(), promise)
+        items = [item for each in promised for item in each.items]
         remove_others(self._layout.partials, items)
-        refusal = self._evict(model, promise, cancelled)
+        refusal = self._evict(coming, promise)
         if refusal is not None:
-            raise Transient(refusal)
+            raise refusal
 
-    def _evict(
-        self, model: Holding, promise: Reservation, cancelled: Callable[[], bool]
-    ) -> str | None:
+    def _evict(self, coming: Coming, promise: Reservation) -> NoRoom | None:
         """Why that cannot be enough; nothing went then."""
+        model = coming.model
         demand = self._demand(promise)
         if demand.missing == Freed():
             return None
-        order = Order(why=f"{model.prefix} needs {human(demand.needed)}", fetching=model)
+        order = Order(
+            why=f"{model.prefix} needs {human(demand.needed)}",
+            fetching=model,
+            besides=coming.besides,
+        )
         swept = sweep(
             self._layout,
             self._board,
             lambda there: choose_evictions(there, demand.missing),
             order,
-            cancelled=cancelled,
+            cancelled=coming.cancelled,
         )
         self._usage.measure()
         if not swept.choice.enough:
-            return self._refusal(model.prefix, demand, swept)
+            refusal = self._refusal(model.prefix, demand, swept)
+            return NoRoom(refusal, enough_from=swept.enough_from)
         for told in swept.evicted:
             self._tell(told)
         return None
