@@ -7,9 +7,9 @@ from reconciler.backend.inventory import VLLM_CPU, VLLM_CUDA, VLLM_ROCM, Build
 from reconciler.backend.options import Default
 from reconciler.backend.vllm_versions import Traits
 from reconciler.errors import Rejected
-from reconciler.manifest.fields import size_bytes
 from reconciler.plan.desired import ModelSpec
 from reconciler.plan.gpus import Gpu, Vendor
+from reconciler.plan.shares import size_bytes
 
 KV_CACHE_GIB = 4
 """On CPU, where vLLM would else claim 92% of the machine's memory."""

@@ -6,11 +6,11 @@ Claims are read from plain values, so that a file with other mistakes still show
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from reconciler.manifest.fields import size_bytes
 from reconciler.manifest.problem import Loc, Problem, dotted, shown
 from reconciler.manifest.tree import Node, locate, plain
 from reconciler.plan.desired import JsonValue
 from reconciler.plan.ids import Place
+from reconciler.plan.shares import size_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,16 +14,11 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
 from reconciler.manifest.problem import shown
+from reconciler.plan.shares import SIZE, size_bytes
 
 _DURATION = r"[0-9]+(\.[0-9]+)?[smh]?"
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 _LONGEST_SECONDS = 365 * 24 * 3600.0
-_SIZE = r"([0-9]+(?:\.[0-9]+)?) ?([KMGT]i?B)"
-_UNITS = {
-    f"{letter}{'i' if base == 1024 else ''}B": base**power
-    for base in (1000, 1024)
-    for power, letter in enumerate("KMGT", start=1)
-}
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
 _ALIAS = r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}"
 _NODE = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?"
@@ -80,12 +75,6 @@ def _limit(value: object) -> float:
     if seconds == 0:
         raise ValueError("must be more than 0")
     return seconds
-
-
-def size_bytes(text: str) -> int | None:
-    """`20GiB` and `500GB` in bytes; None for what is no size."""
-    found = re.fullmatch(_SIZE, text)
-    return int(float(found[1]) * _UNITS[found[2]]) if found else None
 
 
 def _gpu_memory(value: object) -> str:
@@ -178,7 +167,7 @@ _LIMIT_SCHEMA: dict[str, Any] = {
 _GPU_MEMORY_SCHEMA: dict[str, Any] = {
     "anyOf": [
         {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
-        {"type": "string", "pattern": f"^{_SIZE}$"},
+        {"type": "string", "pattern": f"^{SIZE}$"},
     ],
     "examples": [0.45, "20GiB", "500GB"],
 }

@@ -45,6 +45,13 @@ class Case:
         return self.wanted.gpus
 
     @property
+    def gpu_share(self) -> float | None:
+        """Of each of them; None: the whole."""
+        if self.process is not None and self.process.instance == self.instance:
+            return self.process.gpu_share
+        return self.wanted.gpu_share if self.wanted is not None else None
+
+    @property
     def obsolete_because(self) -> str | None:
         """Why `process` is not what is wanted; None: it is, as far as one can know."""
         if self.wanted is None or self.process is None or self.process.instance == self.instance:

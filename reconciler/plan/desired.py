@@ -96,6 +96,8 @@ class DesiredModel:
 
     @property
     def fetch_key(self) -> SpecHash:
+    gpu_share: float | None = None
+    """Of the memory of each of them; None: the whole."""
         """What a download is for: with another `digest:` it is another one, of the same spec."""
         digest = self.spec.digest
         return self.spec_hash if digest is None else SpecHash(f"{self.spec_hash}@{digest}")

@@ -1,4 +1,5 @@
-"""Who holds a GPU, who may have it, and who makes way for whom: no GPU is ever given to two."""
+"""Who holds a GPU, who may have it, and who makes way for whom: no GPU is ever given to two, but
+for those that say which share of it they take."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -7,16 +8,19 @@ from reconciler.plan.actions import StopBackend
 from reconciler.plan.case import Case, is_stopping
 from reconciler.plan.ids import GpuUuid, ModelName
 from reconciler.plan.observed import EffectKind
+from reconciler.plan.shares import fit_together
 from reconciler.plan.step import Step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """What sits on a device. `leaving`: it goes without needing anything itself."""
+    """What sits on a device. `leaving`: it goes without needing anything itself. `share`: of the
+    device; None: the whole."""
 
     model: ModelName
     what: str
     leaving: bool = False
+    share: float | None = None
 
     def __str__(self) -> str:
         return f"{self.model} ({self.what}{', which is being stopped' if self.leaving else ''})"
@@ -41,28 +45,38 @@ def holders(
             action = step.action
             stops = isinstance(action, StopBackend) and action.nonce == process.nonce
             leaving = is_stopping(case.seen, process) or (stops and not step.needs_room)
-            holder = Holder(model=case.name, what=f"pid {process.pid}", leaving=leaving)
+            holder = Holder(
+                model=case.name,
+                what=f"pid {process.pid}",
+                leaving=leaving,
+                share=process.gpu_share,
+            )
             for gpu in process.gpus:
                 held[gpu] = (*held.get(gpu, ()), holder)
         effect = case.seen.in_flight
         if effect is not None and effect.kind is EffectKind.START:
             for gpu in effect.gpus:
-                holder = Holder(model=case.name, what="a start under way")
+                holder = Holder(model=case.name, what="a start under way", share=effect.gpu_share)
                 held[gpu] = (*held.get(gpu, ()), holder)
     return held
 
 
-def owners(cases: Iterable[Case], held: Holders) -> dict[GpuUuid, Case]:
-    """Of the desired models that claim a device, the one that gets it.
+def owners(cases: Iterable[Case], held: Holders) -> dict[GpuUuid, tuple[Case, ...]]:
+    """Of the desired models that claim a device, those that get it.
 
-    That is the one that holds it already, else the first by priority and name.
+    That is the one that holds it already, else the first by priority and name; and after it, in the
+    same order, those whose shares fit beside.
     """
-    owned: dict[GpuUuid, Case] = {}
+    claimed: dict[GpuUuid, list[Case]] = {}
     for case in cases:
         for gpu in case.gpus:
-            rival = owned.get(gpu)
-            if rival is None or _rank(case, gpu, held) < _rank(rival, gpu, held):
-                owned[gpu] = case
+            claimed.setdefault(gpu, []).append(case)
+    owned: dict[GpuUuid, tuple[Case, ...]] = {}
+    for gpu, rivals in claimed.items():
+        for case in sorted(rivals, key=lambda each: _rank(each, gpu, held)):
+            before = owned.get(gpu, ())
+            if fit_together([case.gpu_share, *(each.gpu_share for each in before)]):
+                owned[gpu] = (*before, case)
     return owned
 
 
@@ -72,12 +86,16 @@ def _rank(case: Case, gpu: GpuUuid, held: Holders) -> tuple[bool, int, str]:
     return (not holds, -priority, case.name)
 
 
-def conflict(case: Case, owned: Mapping[GpuUuid, Case], held: Holders) -> str | None:
+def conflict(case: Case, owned: Mapping[GpuUuid, tuple[Case, ...]], held: Holders) -> str | None:
     """Why the manifest gives one of this model's devices to another; None: it does not."""
     for gpu in case.gpus:
-        owner = owned[gpu]
-        if owner.name == case.name:
+        there = owned[gpu]
+        if any(owner.name == case.name for owner in there):
             continue
+        if case.gpu_share is not None and all(owner.gpu_share is not None for owner in there):
+            beside = " and ".join(f"{owner.gpu_share:.0%} of {owner.name}" for owner in there)
+            return f"GPU {gpu} has no room for {case.gpu_share:.0%} beside {beside}"
+        owner = there[0]
         if any(holder.model == owner.name for holder in held.get(gpu, ())):
             return f"GPU {gpu} is claimed by {owner.name} too, which holds it"
         return f"GPU {gpu} is claimed by {owner.name} too, which comes first"
@@ -90,12 +108,15 @@ def obstacle(case: Case, held: Holders, making_way: Collection[ModelName] = ()) 
     Holders in `making_way`, and those that are leaving, do not count where that is given.
     """
     for gpu in case.gpus:
-        for holder in held.get(gpu, ()):
-            if holder.model == case.name or holder.model in making_way:
-                continue
-            if holder.leaving and case.process is not None:
-                continue
-            return f"GPU {gpu} is held by {holder}"
+        others = [
+            holder
+            for holder in held.get(gpu, ())
+            if holder.model != case.name
+            and holder.model not in making_way
+            and not (holder.leaving and case.process is not None)
+        ]
+        if not fit_together([case.gpu_share, *(holder.share for holder in others)]):
+            return f"GPU {gpu} is held by {others[0]}"
     return None
 
 

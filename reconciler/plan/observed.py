@@ -21,6 +21,8 @@ class ProcessPhase(StrEnum):
 class ObservedProcess:
     """A backend of ours that is alive. `loaded_at` is None until it answered (design §8, Ready).
 
+    `gpu_share`: of each of its `gpus`; None: the whole. `misplaced`: on which GPU it was found that
+    it was not given; None: on none.
     `held_bytes`: of memory, what comes back when it ends; 0 where nobody has asked.
     """
 
@@ -30,6 +32,8 @@ class ObservedProcess:
     started_at: float
     loaded_at: float | None = None
     gpus: tuple[GpuUuid, ...] = ()
+    gpu_share: float | None = None
+    misplaced: str | None = None
     held_bytes: int = 0
 
     @property
@@ -90,8 +94,9 @@ class EffectKind(StrEnum):
 class InFlight:
     """The one effect that is under way for a model. `detail`: progress, for operators.
 
-    `gpus`: the devices that a start has taken. `nonce`: the process that a stop ends; None: the
-    one of `spec_hash`. `aborting`: a fetch that was told to give up and has not ended yet.
+    `gpus`: the devices that a start has taken, `gpu_share` of each (None: the whole). `nonce`: the
+    process that a stop ends; None: the one of `spec_hash`. `aborting`: a fetch that was told to
+    give up and has not ended yet.
     """
 
     kind: EffectKind
@@ -99,6 +104,7 @@ class InFlight:
     since: float
     detail: str = ""
     gpus: tuple[GpuUuid, ...] = ()
+    gpu_share: float | None = None
     nonce: Nonce | None = None
     aborting: bool = False
 
@@ -135,6 +141,7 @@ class ObservedModel:
     without starting anything, so they never cost what serves. None: nothing speaks against it.
     `need`: of memory; None: not known.
     """
+    `unknown`: what has to be known before it can be planned, and is being asked; None: nothing.
 
     name: ModelName
     processes: tuple[ObservedProcess, ...] = ()
@@ -143,6 +150,7 @@ class ObservedModel:
     hindrance: str | None = None
     need: Need | None = None
     in_flight: InFlight | None = None
+    unknown: str | None = None
     failure: Failure | None = None
 
 

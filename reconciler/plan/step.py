@@ -130,6 +130,10 @@ def _free(case: Case, now: float) -> Step:
     if process.phase is ProcessPhase.LOADING:
         return _while_loading(case, case.wanted, process, now)
     if process.instance == case.instance:
+    if process.misplaced is not None:
+        why = process.misplaced
+        failure = why if process.instance == case.instance else None
+        return _stop(case, process, _after(process), why, now, failure=failure)
         return Step(state=State.LOADED, reason=f"serves (pid {process.pid})")
     return _towards(case, case.wanted, now)
 
@@ -168,6 +172,8 @@ def _towards(case: Case, wanted: DesiredModel, now: float) -> Step:
     if case.process is None:
         reason = f"in the manifest and not running{again}"
         start = StartBackend(
+    if case.seen.unknown is not None:
+        return Step(state=State.PENDING, reason=f"waits: {case.seen.unknown}")
             model=case.name, instance=case.instance, gpus=wanted.gpus, reason=reason
         )
         return Step(state=State.LOADING, reason=reason, action=start, needs_room=True)

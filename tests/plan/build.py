@@ -75,6 +75,7 @@ def desired_model(name: str, data: Data) -> DesiredModel:
         timeouts=Timeouts(ready=data.get("ready", 1800.0)),
         gpus=gpus(data),
     )
+        gpu_share=data.get("share"),
 
 
 def desired(data: Data | None, *, suspend: bool = False) -> Desired | None:
@@ -97,6 +98,8 @@ def process(data: Data) -> ObservedProcess:
         loaded_at=data.get("loaded"),
         gpus=gpus(data),
         held_bytes=data.get("held", 0) * MIB,
+        gpu_share=data.get("share"),
+        misplaced=data.get("misplaced"),
     )
 
 
@@ -133,6 +136,7 @@ def observed_model(name: str, data: Data) -> ObservedModel:
         refusal=data.get("refusal"),
         hindrance=data.get("hindrance"),
         need=need(data.get("need")),
+        unknown=data.get("unknown"),
         in_flight=under_way
         and InFlight(
             kind=EffectKind(under_way["kind"]),
@@ -141,6 +145,7 @@ def observed_model(name: str, data: Data) -> ObservedModel:
             detail=under_way.get("detail", ""),
             gpus=gpus(under_way),
             nonce=Nonce(f"nonce-{under_way['pid']}") if "pid" in under_way else None,
+            gpu_share=under_way.get("share"),
             aborting=under_way.get("aborting", False),
         ),
         failure=failure

@@ -1,0 +1,226 @@
+"""Which GPUs each model gets: from what the manifest says to devices, once, at planning.
+
+1. What has a process of its spec keeps what that holds (R4).
+2. `gpu_ids` name devices; whether two models name one is for `devices` to judge.
+3. `gpus: N` gets N that nobody has: in order of priority and name, a model's own first, then by
+   index, all of one kind.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from reconciler.plan.desired import DesiredModel, ModelSpec
+from reconciler.plan.gpu_roll import Roll
+from reconciler.plan.gpus import Gpu, Vendor, pci_address
+from reconciler.plan.ids import GpuUuid, ModelName, SpecHash
+from reconciler.plan.shares import fit_together, share_of
+
+_ON_CPU = ("-cpu", "xllamacpp", "llama-cpp-python")
+_VENDORS = {"-cuda": Vendor.NVIDIA, "-rocm": Vendor.AMD}
+"""By the end of a backend's id (design §8)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holding:
+    """What a process of a model, or a start under way, has of devices."""
+
+    spec_hash: SpecHash
+    gpus: tuple[GpuUuid, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What one model gets; no `devices`: the CPU. `refusal`: why it gets none, as a sentence.
+
+    `unknown`: why that cannot be told yet, as a sentence.
+    """
+
+    devices: tuple[Gpu, ...] = ()
+    refusal: str | None = None
+    unknown: str | None = None
+
+    def put_into(self, model: DesiredModel) -> DesiredModel:
+        gpus = tuple(device.identity for device in self.devices)
+        share = share_of(model.spec.gpu_memory, self.devices)
+        return replace(model, gpus=gpus, gpu_share=share)
+
+
+class _Unfit(Exception):
+    """Why a model gets no devices."""
+
+
+def claims(
+    models: Iterable[DesiredModel],
+    roll: Roll | None,
+    held: Mapping[ModelName, Sequence[Holding]],
+) -> dict[ModelName, Claim]:
+    """One for each enabled model. `roll` None: nobody has looked yet."""
+    wanted = [model for model in models if model.enabled]
+    made = {model.name: _kept(model, roll, held.get(model.name, ())) for model in wanted}
+    books = _Books(roll=roll or Roll(), held=held)
+    open_ones = [model for model in wanted if made[model.name] is None]
+    for model in sorted(open_ones, key=lambda each: _order(each, held)):
+        if model.spec.gpu_ids and roll is not None:
+            made[model.name] = _settled(model, books)
+    for model in wanted:
+        books.enter(model, made[model.name])
+    for model in sorted(open_ones, key=lambda each: _order(each, held)):
+        if made[model.name] is None:
+            claim = _counted(model, roll, books)
+            books.enter(model, claim)
+            made[model.name] = claim
+    return {name: claim for name, claim in made.items() if claim is not None}
+
+
+def _order(
+    model: DesiredModel, held: Mapping[ModelName, Sequence[Holding]]
+) -> tuple[int, bool, bool, int, str]:
+    """Who chooses first; those that need whole GPUs before those that share."""
+    has_some = any(holding.gpus for holding in held.get(model.name, ()))
+    need = -(model.spec.gpus or 1)
+    return (-model.priority, not has_some, model.spec.gpu_memory is not None, need, model.name)
+
+
+def _kept(model: DesiredModel, roll: Roll | None, held: Sequence[Holding]) -> Claim | None:
+    holding = next((each for each in held if each.spec_hash == model.spec_hash), None)
+    if holding is None:
+        return None
+    found = [roll.find(gpu) if roll is not None else None for gpu in holding.gpus]
+    return Claim(devices=tuple(device for device in found if device is not None))
+
+
+def _counted(model: DesiredModel, roll: Roll | None, books: "_Books") -> Claim:
+    spec = model.spec
+    if spec.gpus == 0 or (spec.gpus is None and not spec.gpu_ids and _for_cpu(spec)):
+        return Claim()
+    if roll is None:
+        return Claim(unknown="which GPUs there are is being asked")
+    if spec.gpus is None and not roll.usable:
+        if roll.failed:
+            why = "; ".join(roll.notes)
+            return Claim(refusal=f"cannot tell whether there are GPUs: {why}; gpus: 0 is the CPU")
+        return Claim()
+    return _settled(model, books)
+
+
+def _for_cpu(spec: ModelSpec) -> bool:
+    return spec.backend.endswith(_ON_CPU)
+
+
+def _settled(model: DesiredModel, books: "_Books") -> Claim:
+    spec = model.spec
+    try:
+        if spec.gpu_ids:
+            return Claim(devices=_named(spec.gpu_ids, books.roll))
+        count = spec.gpus or (spec.tensor_parallel_size or 1) * spec.pipeline_parallel_size
+        return Claim(devices=books.choose(model, count))
+    except _Unfit as exc:
+        return Claim(refusal=str(exc))
+
+
+def _named(ids: Sequence[str], roll: Roll) -> tuple[Gpu, ...]:
+    found: list[Gpu] = []
+    for name in ids:
+        device = _one(name, roll)
+        if device in found:
+            raise _Unfit(f"cannot use gpu_ids: {name} is {named(device)}, which stands there twice")
+        if device.unusable is not None:
+            raise _Unfit(f"cannot use gpu_ids: {named(device)} is not used: {device.unusable}")
+        found.append(device)
+    return tuple(found)
+
+
+def _one(name: str, roll: Roll) -> Gpu:
+    address = pci_address(name)
+    matching = [
+        device
+        for device in roll.devices
+        if name == str(device.index)
+        or name.lower() == device.identity.lower()
+        or (address is not None and address == device.pci)
+    ]
+    if len(matching) == 1:
+        return matching[0]
+    if matching:
+        several = ", ".join(device.identity for device in matching)
+        raise _Unfit(f"cannot use gpu_ids: several are at {name}: name one of {several}")
+    raise _Unfit(f"cannot use gpu_ids: there is no GPU {name}; {there_is(roll)}")
+
+
+def named(device: Gpu) -> str:
+    """As reasons put it: `GPU 0 (GPU-5f1…)`."""
+    number = f"GPU {device.index}" if device.index is not None else "the GPU"
+    return f"{number} ({device.identity})"
+
+
+def there_is(roll: Roll) -> str:
+    """What a node has, for whoever asks for more; without any, what was said of that."""
+    if not roll.usable:
+        return f"this node has none that can be used ({'; '.join(roll.told)})"
+    listed = ", ".join(f"{d.index}: {d.identity} at {d.pci}, {d.name}" for d in roll.usable)
+    return f"this node has {listed}"
+
+
+@dataclass(slots=True, kw_only=True)
+class _Books:
+    """What is promised of each device. `shares`: None is the whole of it."""
+
+    roll: Roll
+    held: Mapping[ModelName, Sequence[Holding]]
+    shares: dict[GpuUuid, list[tuple[ModelName, float | None]]] = field(default_factory=dict)
+
+    def enter(self, model: DesiredModel, claim: Claim | None) -> None:
+        for device in claim.devices if claim is not None else ():
+            share = share_of(model.spec.gpu_memory, (device,))
+            self.shares.setdefault(device.identity, []).append((model.name, share))
+
+    def choose(self, model: DesiredModel, count: int) -> tuple[Gpu, ...]:
+        """Raises _Unfit where there are not so many."""
+        vendor = next((v for end, v in _VENDORS.items() if model.spec.backend.endswith(end)), None)
+        suitable = [d for d in self.roll.usable if vendor in (None, d.vendor)]
+        free = sorted(
+            (device for device in suitable if self._has_room(device, model)),
+            key=lambda device: self._preference(device, model.name),
+        )
+        for kind in (_name, _class):
+            for first in free:
+                alike = [device for device in free if kind(device) == kind(first)]
+                if len(alike) >= count:
+                    return tuple(sorted(alike[:count], key=lambda device: device.index or 0))
+        wish = f"cannot give it {count} GPU{'' if count == 1 else 's'}"
+        of_vendor = f" of {vendor}" if vendor is not None else ""
+        if len(suitable) < count:
+            raise _Unfit(f"{wish}{of_vendor}: {there_is(self.roll)}")
+        if len(free) >= count:
+            raise _Unfit(f"{wish} of one kind; {there_is(self.roll)}")
+        taken = [f"{named(d)} by {self._who(d)}" for d in suitable if d not in free]
+        raise _Unfit(
+            f"{wish}{of_vendor}: {len(free)} of {len(suitable)} have room; claimed are "
+            f"{', '.join(taken)}"
+        )
+
+    def _has_room(self, device: Gpu, model: DesiredModel) -> bool:
+        own = share_of(model.spec.gpu_memory, (device,))
+        return fit_together([own, *(share for _, share in self.shares.get(device.identity, ()))])
+
+    def _preference(self, device: Gpu, model: ModelName) -> tuple[bool, bool, bool, int]:
+        """Its own; then what no process of another has to leave first; then an empty one."""
+        own = any(device.identity in each.gpus for each in self.held.get(model, ()))
+        held = any(
+            device.identity in each.gpus
+            for name, each_model in self.held.items()
+            for each in each_model
+            if name != model
+        )
+        return (not own, held, bool(self.shares.get(device.identity)), device.index or 0)
+
+    def _who(self, device: Gpu) -> str:
+        return " and ".join(name for name, _ in self.shares.get(device.identity, ()))
+
+
+def _name(device: Gpu) -> object:
+    return (device.vendor, device.name)
+
+
+def _class(device: Gpu) -> object:
+    return device.gpu_class

@@ -1,0 +1,149 @@
+"""A node's GPUs as its agent knows them: their numbers stay, whatever later surveys find.
+
+A survey that finds less than the one before is one of two things. A driver that does not answer at
+all says nothing: its GPUs count as they were. One that answers without a GPU has lost it: that
+keeps its number, so that no other GPU is meant by it, and is given to nobody.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from itertools import count
+
+from reconciler.plan.gpu_order import inventory
+from reconciler.plan.gpu_survey import Answer, Cause, Step
+from reconciler.plan.gpus import Gpu, Vendor
+from reconciler.plan.ids import GpuUuid
+
+_VENDORS: Mapping[Step, tuple[Vendor, ...]] = {
+    Step.AMDSMI: (Vendor.AMD,),
+    Step.SYSFS: (Vendor.AMD,),
+    Step.NVML: (Vendor.NVIDIA,),
+    Step.TORCH: (Vendor.AMD, Vendor.NVIDIA),
+}
+_HARMLESS = (None, Cause.ABSENT, Cause.NO_DRIVER, Cause.NO_DEVICE, Cause.NOT_ASKED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Roll:
+    """`devices`: by index, then those that were never usable. `told`: what each step said.
+
+    `notes`: what is amiss, as sentences. `failed`: a driver does not answer, so there may be more.
+    """
+
+    devices: tuple[Gpu, ...] = ()
+    told: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    failed: bool = False
+
+    @property
+    def usable(self) -> tuple[Gpu, ...]:
+        """What models can be given, by index."""
+        return tuple(
+            device
+            for device in self.devices
+            if device.index is not None and device.unusable is None
+        )
+
+    def find(self, identity: GpuUuid) -> Gpu | None:
+        return next((device for device in self.devices if device.identity == identity), None)
+
+
+def enrolled(
+    before: Roll | None,
+    answers: Sequence[Answer],
+    environment: Mapping[str, str],
+    named: Collection[str] = (),
+) -> Roll:
+    """The roll after a survey. `before` None: it is the first; the others: see `inventory`."""
+    found = inventory(answers, environment, named)
+    fresh = list(found.devices)
+    kept: list[Gpu] = []
+    silent = _silent(answers)
+    for old in before.devices if before is not None else ():
+        new = _same(old, fresh)
+        if new is not None:
+            fresh.remove(new)
+            kept.append(_renewed(old, new))
+        elif old.vendor in silent:
+            kept.append(_without_figures(old))
+        elif old.index is not None:
+            gone = "lost: its driver does not list it any more"
+            kept.append(replace(_without_figures(old), unusable=gone))
+    devices = _numbered(kept, fresh)
+    faults = [answer for answer in answers if _is_fault(answer, silent, kept)]
+    return Roll(
+        devices=devices,
+        told=tuple(f"{answer.step}: {answer.reason}" for answer in answers),
+        notes=(*_of_faults(faults, kept), *_of_lost(answers, devices), *found.notes),
+        failed=bool(faults),
+    )
+
+
+def _silent(answers: Sequence[Answer]) -> set[Vendor]:
+    """Vendors of whom nobody tells a device."""
+    spoken = {device.vendor for answer in answers for device in answer.devices}
+    return set(Vendor) - spoken
+
+
+def _same(old: Gpu, fresh: Iterable[Gpu]) -> Gpu | None:
+    """By what it is called, else by where it is: libraries do not agree on UUIDs of AMD's."""
+    for new in fresh:
+        if new.identity == old.identity:
+            return new
+    if old.mig_of is not None or old.pci is None:
+        return None
+    place = (old.vendor, old.pci)
+    return next((n for n in fresh if (n.vendor, n.pci) == place and n.mig_of is None), None)
+
+
+def _renewed(old: Gpu, new: Gpu) -> Gpu:
+    """A number, once given, stays; so does the name by which processes hold it."""
+    return replace(new, uuid=old.uuid, index=old.index)
+
+
+def _without_figures(old: Gpu) -> Gpu:
+    return replace(
+        old, memory_used_bytes=None, memory_free_bytes=None, utilization=None, processes=None
+    )
+
+
+def _numbered(kept: Iterable[Gpu], fresh: Iterable[Gpu]) -> tuple[Gpu, ...]:
+    """New ones, and those that are usable at last, get the numbers after the highest."""
+    listed = [*kept, *(replace(device, index=None) for device in fresh)]
+    highest = max((device.index for device in kept if device.index is not None), default=-1)
+    following = count(highest + 1)
+    listed = [
+        replace(device, index=next(following))
+        if device.index is None and device.unusable is None
+        else device
+        for device in listed
+    ]
+    return tuple(sorted(listed, key=lambda device: (device.index is None, device.index or 0)))
+
+
+def _is_fault(answer: Answer, silent: Set[Vendor], kept: Sequence[Gpu]) -> bool:
+    """Whether there may be GPUs of which nobody tells now."""
+    if answer.devices or silent.isdisjoint(_VENDORS.get(answer.step, ())):
+        return False
+    if answer.cause in _HARMLESS:
+        return answer.cause is not Cause.NOT_ASKED and _of_step(answer.step, kept)
+    return True
+
+
+def _of_step(step: Step, devices: Iterable[Gpu]) -> bool:
+    vendors = _VENDORS.get(step, ())
+    return any(device.vendor in vendors and device.index is not None for device in devices)
+
+
+def _of_faults(faults: Iterable[Answer], kept: Sequence[Gpu]) -> Iterable[str]:
+    for answer in faults:
+        since = "; its GPUs count as they were" if _of_step(answer.step, kept) else ""
+        yield f"{answer.step}: {answer.reason}{since}"
+
+
+def _of_lost(answers: Iterable[Answer], devices: Iterable[Gpu]) -> Iterable[str]:
+    lost = [device for device in devices if device.index is not None and device.unusable]
+    for device in lost:
+        yield f"GPU {device.index} ({device.identity}) is {device.unusable}"
+    for answer in answers if lost else ():
+        yield from (f"{answer.step}: {note}" for note in answer.notes)

@@ -1,0 +1,123 @@
+"""What a later survey does to the GPUs that an agent knows."""
+
+from reconciler.plan.gpu_roll import Roll, enrolled
+from reconciler.plan.gpu_survey import Answer, Cause, Step
+from reconciler.plan.gpus import Gpu
+from reconciler.plan.ids import GpuUuid
+from tests.plan.gpu import amd, answers, nvidia
+
+GIB = 1024**3
+FIRST, SECOND, THIRD = (
+    nvidia(bus, memory_total_bytes=80 * GIB, memory_used_bytes=GIB) for bus in (1, 2, 3)
+)
+HANGS = Answer(step=Step.NVML, reason="did not answer within 30 s", cause=Cause.HUNG)
+
+
+def after(*surveys: list[Answer]) -> Roll:
+    roll: Roll | None = None
+    for survey in surveys:
+        roll = enrolled(roll, survey, {})
+    assert roll is not None
+    return roll
+
+
+def numbers(roll: Roll) -> list[tuple[int | None, str]]:
+    return [(device.index, device.identity) for device in roll.devices]
+
+
+def test_a_first_survey_is_taken_as_it_is() -> None:
+    roll = after(answers(SECOND, FIRST))
+
+    assert numbers(roll) == [(0, "GPU-n1"), (1, "GPU-n2")]
+    assert (roll.usable, roll.notes, roll.failed) == (roll.devices, (), False)
+    assert roll.told == ("nvml: told",)
+
+
+def test_a_gpu_that_its_driver_lists_no_more_is_lost_and_no_other_takes_its_number() -> None:
+    roll = after(answers(FIRST, SECOND, THIRD), answers(FIRST, THIRD))
+
+    assert [device.index for device in roll.usable] == [0, 2]
+    assert roll.notes == ("GPU 1 (GPU-n2) is lost: its driver does not list it any more",)
+    assert roll.devices[1].memory_used_bytes is None
+    assert not roll.failed
+
+
+def test_a_gpu_that_says_itself_that_it_is_lost_keeps_its_number() -> None:
+    roll = after(answers(FIRST, SECOND), answers(nvidia(1, unusable="lost: GPU is lost"), SECOND))
+
+    assert [device.index for device in roll.usable] == [1]
+    assert roll.notes == ("GPU 0 (GPU-n1) is lost: GPU is lost",)
+
+
+def test_a_lost_gpu_that_comes_back_is_as_before() -> None:
+    whole = answers(FIRST, SECOND)
+
+    assert after(whole, answers(SECOND), whole) == after(whole)
+
+
+def test_gpus_of_a_driver_that_does_not_answer_count_as_they_were() -> None:
+    roll = after(answers(FIRST, SECOND), [HANGS], [HANGS])
+
+    assert [device.index for device in roll.usable] == [0, 1]
+    assert roll.usable[0].memory_total_bytes == 80 * GIB
+    assert roll.usable[0].memory_used_bytes is None
+    assert roll.notes == ("nvml: did not answer within 30 s; its GPUs count as they were",)
+
+
+def test_a_library_that_is_gone_takes_no_gpu_with_it() -> None:
+    gone = Answer(step=Step.NVML, reason="there is no libnvidia-ml.so.1", cause=Cause.ABSENT)
+
+    assert numbers(after(answers(FIRST), [gone])) == [(0, "GPU-n1")]
+
+
+def test_the_other_vendor_goes_on() -> None:
+    of_amd = Answer(step=Step.AMDSMI, reason="told", devices=(amd(9),))
+
+    roll = after([of_amd, *answers(FIRST)], [of_amd, HANGS])
+
+    assert numbers(roll) == [(0, "GPU-n1"), (1, "GPU-a9")]
+    assert len(roll.notes) == 1
+
+
+def test_a_driver_that_never_answered_is_told_and_not_taken_for_a_machine_without_gpus() -> None:
+    roll = after([HANGS])
+
+    assert (roll.devices, roll.failed) == ((), True)
+    assert roll.notes == ("nvml: did not answer within 30 s",)
+
+
+def test_a_machine_without_gpus_has_nothing_amiss() -> None:
+    absent = [
+        Answer(step=step, reason="there is none", cause=cause)
+        for step, cause in (
+            (Step.AMDSMI, Cause.ABSENT),
+            (Step.SYSFS, Cause.NO_DRIVER),
+            (Step.NVML, Cause.NO_DEVICE),
+            (Step.TORCH, Cause.NOT_ASKED),
+        )
+    ]
+
+    assert after(absent, absent) == Roll(told=tuple(f"{a.step}: there is none" for a in absent))
+
+
+def test_another_library_for_the_same_gpu_changes_neither_number_nor_name() -> None:
+    """sysfs tells other UUIDs than amdsmi, or none."""
+    by_sysfs: Gpu = amd(9, uuid=None, memory_used_bytes=GIB)
+    fails = Answer(step=Step.AMDSMI, reason="failed", cause=Cause.OTHER)
+
+    roll = after(
+        answers(amd(9), by=Step.AMDSMI),
+        [fails, Answer(step=Step.SYSFS, reason="told", devices=(by_sysfs,))],
+    )
+
+    assert numbers(roll) == [(0, "GPU-a9")]
+    assert roll.usable[0].memory_used_bytes == GIB
+    assert roll.notes == ()
+
+
+def test_what_comes_later_gets_the_next_number() -> None:
+    roll = after(answers(SECOND), answers(FIRST, SECOND))
+
+    assert numbers(roll) == [(0, "GPU-n2"), (1, "GPU-n1")]
+    assert roll.find(GpuUuid("GPU-n1")) is roll.devices[1]
+    assert roll.find(GpuUuid("GPU-n3")) is None
