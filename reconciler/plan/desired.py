@@ -93,11 +93,11 @@ class DesiredModel:
     """How many requests may be passed on at a time; None: any number."""
     gpus: tuple[GpuUuid, ...] = ()
     """Resolved devices; empty on CPU."""
+    gpu_share: float | None = None
+    """Of the memory of each of them; None: the whole."""
 
     @property
     def fetch_key(self) -> SpecHash:
-    gpu_share: float | None = None
-    """Of the memory of each of them; None: the whole."""
         """What a download is for: with another `digest:` it is another one, of the same spec."""
         digest = self.spec.digest
         return self.spec_hash if digest is None else SpecHash(f"{self.spec_hash}@{digest}")

@@ -139,18 +139,18 @@ class ObservedModel:
     `refusal`: why nothing on this node can run that spec as it stands (no backend, a refused flag);
     `hindrance`: why it cannot be started just now (a secret's file is missing). Both are found
     without starting anything, so they never cost what serves. None: nothing speaks against it.
+    `unknown`: what has to be known before it can be planned, and is being asked; None: nothing.
     `need`: of memory; None: not known.
     """
-    `unknown`: what has to be known before it can be planned, and is being asked; None: nothing.
 
     name: ModelName
     processes: tuple[ObservedProcess, ...] = ()
     files: FilesState = field(default_factory=FilesMissing)
     refusal: str | None = None
     hindrance: str | None = None
+    unknown: str | None = None
     need: Need | None = None
     in_flight: InFlight | None = None
-    unknown: str | None = None
     failure: Failure | None = None
 
 

@@ -127,13 +127,13 @@ def _free(case: Case, now: float) -> Step:
         return step if process is None else _stop(case, process, step, step.reason, now)
     if process is None or case.stopping:
         return _towards(case, case.wanted, now)
-    if process.phase is ProcessPhase.LOADING:
-        return _while_loading(case, case.wanted, process, now)
-    if process.instance == case.instance:
     if process.misplaced is not None:
         why = process.misplaced
         failure = why if process.instance == case.instance else None
         return _stop(case, process, _after(process), why, now, failure=failure)
+    if process.phase is ProcessPhase.LOADING:
+        return _while_loading(case, case.wanted, process, now)
+    if process.instance == case.instance:
         return Step(state=State.LOADED, reason=f"serves (pid {process.pid})")
     return _towards(case, case.wanted, now)
 
@@ -169,11 +169,11 @@ def _towards(case: Case, wanted: DesiredModel, now: float) -> Step:
         return Step(state=State.CACHING, reason=reason, action=fetch)
     if case.seen.hindrance is not None:
         return Step(state=State.ERROR, reason=case.seen.hindrance)
+    if case.seen.unknown is not None:
+        return Step(state=State.PENDING, reason=f"waits: {case.seen.unknown}")
     if case.process is None:
         reason = f"in the manifest and not running{again}"
         start = StartBackend(
-    if case.seen.unknown is not None:
-        return Step(state=State.PENDING, reason=f"waits: {case.seen.unknown}")
             model=case.name, instance=case.instance, gpus=wanted.gpus, reason=reason
         )
         return Step(state=State.LOADING, reason=reason, action=start, needs_room=True)

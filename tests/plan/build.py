@@ -74,8 +74,8 @@ def desired_model(name: str, data: Data) -> DesiredModel:
         priority=data.get("priority", 0),
         timeouts=Timeouts(ready=data.get("ready", 1800.0)),
         gpus=gpus(data),
-    )
         gpu_share=data.get("share"),
+    )
 
 
 def desired(data: Data | None, *, suspend: bool = False) -> Desired | None:
@@ -97,9 +97,9 @@ def process(data: Data) -> ObservedProcess:
         started_at=data.get("started", 0.0),
         loaded_at=data.get("loaded"),
         gpus=gpus(data),
-        held_bytes=data.get("held", 0) * MIB,
         gpu_share=data.get("share"),
         misplaced=data.get("misplaced"),
+        held_bytes=data.get("held", 0) * MIB,
     )
 
 
@@ -135,8 +135,8 @@ def observed_model(name: str, data: Data) -> ObservedModel:
         files=cached or FilesMissing(),
         refusal=data.get("refusal"),
         hindrance=data.get("hindrance"),
-        need=need(data.get("need")),
         unknown=data.get("unknown"),
+        need=need(data.get("need")),
         in_flight=under_way
         and InFlight(
             kind=EffectKind(under_way["kind"]),
@@ -144,8 +144,8 @@ def observed_model(name: str, data: Data) -> ObservedModel:
             since=0.0,
             detail=under_way.get("detail", ""),
             gpus=gpus(under_way),
-            nonce=Nonce(f"nonce-{under_way['pid']}") if "pid" in under_way else None,
             gpu_share=under_way.get("share"),
+            nonce=Nonce(f"nonce-{under_way['pid']}") if "pid" in under_way else None,
             aborting=under_way.get("aborting", False),
         ),
         failure=failure
