@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import itertools
 import secrets
-from collections.abc import Awaitable, Callable, Container, Sequence
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from pathlib import Path
 
 import aiohttp
@@ -104,6 +104,14 @@ class Backends:
     def live(self) -> tuple[BackendView, ...]:
         """Backends of this agent, their end under way or not; gone ones are in `take_exits`."""
         return tuple(held.view for held in self._held.values() if held.view is not None)
+
+    def families(self) -> Mapping[Nonce, tuple[int, ...]]:
+        """The pids of each live backend, as the last look at /proc found them."""
+        return {
+            held.view.nonce: tuple(each.pid for each in held.kin.alive) or (held.view.pid,)
+            for held in self._held.values()
+            if held.view is not None
+        }
 
     def api_keys(self) -> tuple[str, ...]:
         """Those of all that live, for whoever has to keep them out of sight."""

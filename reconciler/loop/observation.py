@@ -1,5 +1,6 @@
 """What is there, as the planner wants it: processes, effects under way, files, engines."""
 
+import asyncio
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
@@ -12,8 +13,9 @@ from reconciler.backend.engines import Assessment, Engines
 from reconciler.cache.model_cache import ModelCache
 from reconciler.errors import Rejected, Transient
 from reconciler.loop.books import Books
+from reconciler.loop.memory import Memory, MemoryWatch
 from reconciler.plan.desired import DesiredModel, ModelSpec, Refresh, SecretRef
-from reconciler.plan.ids import FilesDigest, ModelName
+from reconciler.plan.ids import FilesDigest, ModelName, Nonce
 from reconciler.plan.observed import (
     Failure,
     FilesCached,
@@ -79,12 +81,14 @@ class Observer:
         engines: Engines,
         backends: Backends,
         effects: Effects,
+        memory: MemoryWatch,
         environment: Mapping[str, str],
     ) -> None:
         self._cache = cache
         self._engines = engines
         self._backends = backends
         self._effects = effects
+        self._memory = memory
         self._environment = environment
         self._looks: Looks = {}
 
@@ -111,6 +115,16 @@ class Observer:
             self._looks = looks
         return self._looks
 
+    async def memory(self, looks: Looks, views: Views) -> Memory | None:
+        """Read while something is to be started that needs it: else it would be news at each tick.
+
+        None: nothing is, or the kernel does not tell.
+        """
+        if not any(_asks(look, views.get(name, ())) for name, look in looks.items()):
+            self._memory.forget()
+            return None
+        return await asyncio.to_thread(self._memory.look, self._backends.families())
+
     def _look(self, model: DesiredModel, views: tuple[BackendView, ...]) -> Look:
         files = self._cache.lookup(model.spec) if model.enabled else None
         look = self._looks.get(model.name)
@@ -135,14 +149,18 @@ class Observer:
         return Secrets()
 
 
-def observed(seen: Seen, looks: Looks, books: Books, *, max_parallel_loads: int) -> Observed:
+def observed(
+    seen: Seen, looks: Looks, books: Books, memory: Memory | None, *, max_parallel_loads: int
+) -> Observed:
     """Everything that the planner may know."""
+    held = memory.held if memory is not None else {}
     names = looks.keys() | seen.views.keys() | seen.in_flight.keys()
     return Observed(
         processes_read=True,
-        models={name: _model(name, seen, looks.get(name), books) for name in names},
+        models={name: _model(name, seen, looks.get(name), books, held) for name in names},
         leftovers=seen.leftovers,
         max_parallel_loads=max_parallel_loads,
+        room=memory.room if memory is not None else None,
     )
 
 
@@ -194,7 +212,9 @@ def damaged(looks: Looks, books: Books) -> Mapping[ModelName, ModelSpec]:
     }
 
 
-def _model(name: ModelName, seen: Seen, look: Look | None, books: Books) -> ObservedModel:
+def _model(
+    name: ModelName, seen: Seen, look: Look | None, books: Books, held: Mapping[Nonce, int]
+) -> ObservedModel:
     files = look.files if look else None
     failure = books.failure(name)
     return ObservedModel(
@@ -209,15 +229,24 @@ def _model(name: ModelName, seen: Seen, look: Look | None, books: Books) -> Obse
                 started_at=view.started_at,
                 loaded_at=view.loaded_at,
                 gpus=view.gpus,
+                held_bytes=held.get(view.nonce, 0),
             )
             for view in seen.views.get(name, ())
         ),
         files=files or FilesMissing(),
         refusal=(look.assessment.refusal or look.secrets.refusal) if look else None,
         hindrance=look.secrets.hindrance if look else None,
+        need=look.assessment.need if look else None,
         in_flight=seen.in_flight.get(name),
         failure=_of_these_files(failure, files) if failure is not None else None,
     )
+
+
+def _asks(look: Look, views: tuple[BackendView, ...]) -> bool:
+    """Whether it is to be started, for all that the files, the engines and the processes say."""
+    if look.files is None or look.assessment.need is None:
+        return False
+    return not any(_runs(look.desired, look.files, view) for view in views)
 
 
 def _runs(model: DesiredModel, files: FilesCached | None, view: BackendView) -> bool:

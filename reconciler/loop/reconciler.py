@@ -168,6 +168,7 @@ class Reconciler:
             doubts=self._backends.problems,
             over_budget=self._keeping.over_budget(),
             noticed=self._pushes.noticed,
+            memory=await self._observer.memory(looks, seen.views),
             epoch=self._clock.wall(0.0),
             ending=self._ending,
         )
@@ -189,7 +190,13 @@ class Reconciler:
         self._mendings.watch(damaged(looks, self._books))
         suspend = desired is not None and desired.suspend
         self._pushes.watch(watched(looks, doubted, suspend=suspend))
-        there = observed(seen, looks, self._books, max_parallel_loads=self._max_parallel_loads)
+        there = observed(
+            seen,
+            looks,
+            self._books,
+            scene.memory,
+            max_parallel_loads=self._max_parallel_loads,
+        )
         made = plan(desired, there, now)
         if scene.ending:
             made = ending(made, self._observer.see().views.keys())

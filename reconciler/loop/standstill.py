@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from reconciler.apply.pushes import Noticed
 from reconciler.loop.intent import Understanding
+from reconciler.loop.memory import Memory
 from reconciler.loop.observation import Looks, Seen
 from reconciler.plan.actions import Plan
 from reconciler.plan.ids import ModelName
@@ -30,14 +31,16 @@ class Scene:
     doubts: tuple[str, ...]
     over_budget: str | None
     noticed: Mapping[ModelName, Noticed]
+    memory: Memory | None
     epoch: str
     ending: bool
 
     def is_as(self, before: "Scene") -> bool:
-        """Looks and the manifest are the very same values while nothing in them changes."""
+        """Looks, memory and the manifest are the very same values while nothing in them changes."""
         return (
             self.understanding is before.understanding
             and self.looks is before.looks
+            and self.memory is before.memory
             and self.seen == before.seen
             and (self.doubts, self.over_budget, self.noticed, self.epoch, self.ending)
             == (before.doubts, before.over_budget, before.noticed, before.epoch, before.ending)

@@ -33,7 +33,6 @@ ACTED_ON: Mapping[str, tuple[JsonValue, ...]] = {
     "models.*.keep_last_good": (True,),
     "models.*.rollout.max_unavailable": (1,),
     "models.*.affinity": ("none",),
-    "models.*.skip_memory_check": (False,),
 }
 """Dotted paths below `spec` (`*`: every item), and the values that code acts on."""
 

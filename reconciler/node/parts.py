@@ -28,6 +28,7 @@ from reconciler.loop.chronicle import Chronicle
 from reconciler.loop.commands import Commands
 from reconciler.loop.intent import Intent
 from reconciler.loop.keeping import Keeping
+from reconciler.loop.memory import MemoryWatch
 from reconciler.loop.observation import Observer
 from reconciler.loop.publisher import Publisher
 from reconciler.loop.reconciler import Reconciler
@@ -41,6 +42,7 @@ from reconciler.node.imports import Downloads, Importer, make_imports
 from reconciler.node.metered_store import MeteredStore
 from reconciler.node.tokens import TokenCount
 from reconciler.observe.engine_pages import EnginePages
+from reconciler.observe.host_memory import read_physical
 from reconciler.plan.ids import NodeName
 from reconciler.proxy.app import create_app
 from reconciler.proxy.bounds import Bounds
@@ -162,6 +164,7 @@ async def assembled(
                     engines=engines,
                     backends=backends,
                     effects=effects,
+                    memory=MemoryWatch(clock=clock.monotonic),
                     environment=settings.environment,
                 ),
                 keeping=Keeping(cache),
@@ -196,6 +199,7 @@ def _engines(settings: Settings) -> Engines:
             python=sys.executable,
         ),
         shared_cache=str(settings.data_dir / "engines"),
+        machine_bytes=read_physical(),
     )
 
 

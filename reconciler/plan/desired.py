@@ -40,7 +40,8 @@ class SecretRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSpec:
-    """What reaches the backend's process; all but `digest` goes into the spec hash.
+    """What reaches the backend's process; all but `digest` and `skip_memory_check` goes into the
+    spec hash.
 
     `gpus`: how many; 0 means CPU, None the node's default. `gpu_ids`: as written.
     `backend` is "auto" or an id of design §8. `extra_args` are already merged with the defaults.

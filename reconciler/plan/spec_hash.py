@@ -2,7 +2,8 @@
 
 Only fields that differ from their default are hashed, so that a new field with a default changes no
 hash that a running process already carries. `digest` is not: it reaches the process as its files,
-which have a digest of their own, so that pinning what runs restarts nothing.
+which have a digest of their own, so that pinning what runs restarts nothing; nor is
+`skip_memory_check`, which decides before there is a process.
 """
 
 import hashlib
@@ -17,7 +18,7 @@ from reconciler.plan.ids import SpecHash
 VERSION = 1
 """Grows when the same spec would hash differently; the old one can then be told from the new."""
 _HEX_DIGITS = 16
-_OF_FILES = frozenset({"digest"})
+_OUTSIDE = frozenset({"digest", "skip_memory_check"})
 
 
 def spec_hash(spec: ModelSpec) -> SpecHash:
@@ -29,7 +30,7 @@ def spec_hash(spec: ModelSpec) -> SpecHash:
     written = {
         field.name: _canonical(value)
         for field in fields(spec)
-        if field.name not in _OF_FILES and (value := getattr(spec, field.name)) != _default(field)
+        if field.name not in _OUTSIDE and (value := getattr(spec, field.name)) != _default(field)
     }
     text = json.dumps(written, sort_keys=True, separators=(",", ":"))
     digest = hashlib.sha256(text.encode("ascii")).hexdigest()

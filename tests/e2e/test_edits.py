@@ -1,5 +1,6 @@
 """A person edits the manifest while models serve: only what changed moves (R2, R4)."""
 
+import re
 import shutil
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from tests.e2e.agent import Agent, Entry, is_alive
 from tests.e2e.conftest import MakeAgent
 from tests.e2e.manifests import manifest, model
+from tests.gguf_file import header
 from tests.waiting import wait_until
 
 
@@ -89,6 +91,41 @@ def test_a_secret_s_file_that_is_missing_costs_nothing_until_it_is_there(serving
     environ = Path(f"/proc/{after['pid']}/environ").read_bytes()
     assert b"A_TOKEN=hunter22" in environ.split(b"\0")
     assert "hunter22" not in serving.log + str(serving.self_view())
+
+
+def test_a_context_that_memory_has_no_room_for_costs_nothing(serving: Agent) -> None:
+    """Scenario 16 (gpustack#5933, #5513): it is refused with numbers, and what serves goes on."""
+    before = pids(serving)
+    serving.model_file("gguf/large_cache").write_bytes(header(LARGE_CACHE))
+    asks = {"source": "gguf/large_cache", "extra_args": "{ctx_size: 268435456}"}
+    serving.write(manifest(model("a", **asks), model("b"), model("c", **asks)))
+    refused = serving.wait_state("c", "blocked")["reason"]
+    assert re.match(
+        r"cannot start: it needs \d+\.\d GiB of memory \(weights \d MiB, KV cache 32768\.0 GiB for "
+        r"268,435,456 tokens, \d+ MiB else\); \d+\.\d GiB of \d+\.\d GiB are free; ",
+        refused,
+    )
+    assert "; b holds " in refused
+    entry = serving.wait_model("a", lambda entry: (entry["target"] or {}).get("state") == "blocked")
+    assert f"are free once pid {before['a']} has ended" in entry["target"]["reason"]
+    assert {name: pid for name, pid in pids(serving).items() if name != "c"} == before
+    assert serves(serving, "a")
+    asks |= {"skip_memory_check": "true"}
+    serving.write(manifest(model("a"), model("b", skip_memory_check="true"), model("c", **asks)))
+    serving.wait_state("c", "loaded")
+    serving.wait_model("a", lambda entry: entry["target"] is None)
+    assert {name: pid for name, pid in pids(serving).items() if name != "c"} == before
+
+
+LARGE_CACHE = {
+    "general.architecture": "llama",
+    "llama.context_length": 4096,
+    "llama.embedding_length": 4096,
+    "llama.block_count": 32,
+    "llama.attention.head_count": 32,
+    "llama.attention.head_count_kv": 8,
+}
+"""As of Llama 3 8B: 128 KiB a token."""
 
 
 def test_deleting_a_model_stops_only_it(serving: Agent) -> None:

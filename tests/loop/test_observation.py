@@ -47,6 +47,7 @@ class Watching:
             engines=self.engines,
             backends=nobody,
             effects=nobody,
+            memory=nobody,
             environment=ENVIRONMENT,
         )
 

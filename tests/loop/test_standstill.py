@@ -5,11 +5,13 @@ from dataclasses import replace
 import pytest
 
 from reconciler.loop.intent import Understanding
+from reconciler.loop.memory import Memory
 from reconciler.loop.observation import Seen
 from reconciler.loop.standstill import Scene, standstill
 from reconciler.plan.actions import FetchFiles, Plan
 from reconciler.plan.desired import Desired
 from reconciler.plan.ids import NodeName, SpecHash
+from reconciler.plan.memory import Room
 from reconciler.plan.observed import EffectKind, InFlight, Observed, ObservedModel
 from tests.loop.test_books import M, view
 from tests.plan.build import observed_model
@@ -27,6 +29,7 @@ def scene(*, suspend: bool = False, seen: Seen = NOTHING) -> Scene:
         doubts=(),
         over_budget=None,
         noticed={},
+        memory=None,
         epoch="1970",
         ending=False,
     )
@@ -55,6 +58,7 @@ def test_nothing_new_is_the_same_scene() -> None:
         {"seen": replace(NOTHING, views={M: (view(),)})},
         {"doubts": ("pid 1 is doubtful",)},
         {"noticed": {M: None}},
+        {"memory": Memory(room=Room(total_bytes=2, free_bytes=1), held={})},
         {"epoch": "2026"},
         {"ending": True},
     ],
