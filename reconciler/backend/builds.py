@@ -6,26 +6,16 @@ model waits for it.
 
 import importlib.metadata
 import importlib.util
-import os
-import re
-import shutil
 
-from reconciler.backend.asking import Unusable, ask, need_executable
-from reconciler.backend.flags import Flags, parse_help
-from reconciler.backend.inventory import (
-    LLAMA_SERVER_CPU,
-    XLLAMACPP,
-    Build,
-    Inventory,
-    Missing,
-)
+from reconciler.backend.asking import Unusable, ask
+from reconciler.backend.inventory import XLLAMACPP, Build, Inventory, Missing
+from reconciler.backend.llama_builds import discover_llama_server
 from reconciler.backend.vllm_builds import discover_vllm
 from reconciler.backend.xllamacpp import CHILD
 from reconciler.backend.xllamacpp_params import FLAGS
 
 ANSWER_SECONDS = 10.0
 """For `--version`. A GPU build on a cold disk takes some seconds."""
-_VERSION = re.compile(r"^version: *(?P<version>\S+)(?: *\((?P<more>[^)]*)\))?", re.MULTILINE)
 
 
 def discover(
@@ -42,7 +32,7 @@ def discover(
     `python`: our own interpreter.
     """
     found = (
-        _llama_server(llama_server, search_path, answer_seconds),
+        *discover_llama_server(llama_server, search_path, answer_seconds),
         _xllamacpp(python, search_path, answer_seconds),
         *discover_vllm(vllm, search_path, python, answer_seconds),
     )
@@ -70,35 +60,3 @@ def _xllamacpp(python: str, search_path: str, seconds: float) -> Build | Missing
         detail=f"xllamacpp {version or 'of an unknown version'} of our own environment",
         flags=FLAGS,
     )
-
-
-def _llama_server(named: str | None, search_path: str, seconds: float) -> Build | Missing:
-    path = named or shutil.which("llama-server", path=search_path)
-    if path is None:
-        reason = "no llama-server on PATH; install llama.cpp or give --llama-server PATH"
-        return Missing(id=LLAMA_SERVER_CPU, reason=reason)
-    path = os.path.abspath(path)
-    try:
-        need_executable(path)
-        answer = ask((path, "--version"), "when asked for --version", search_path, seconds)
-        found = _VERSION.search(answer)
-        if found is None:
-            raise Unusable("gave no version when asked for it, so it is no llama-server")
-    except Unusable as exc:
-        return Missing(id=LLAMA_SERVER_CPU, reason=f"{path} {exc}")
-    version = " ".join(filter(None, (found["version"], found["more"] and f"({found['more']})")))
-    return Build(
-        id=LLAMA_SERVER_CPU,
-        command=(path,),
-        version=version,
-        detail=f"{path}, version {version}",
-        flags=_flags(path, search_path, seconds),
-    )
-
-
-def _flags(path: str, search_path: str, seconds: float) -> Flags:
-    """A build that does not tell its flags is taken as it is; a wrong one then ends its start."""
-    try:
-        return parse_help(ask((path, "--help"), "when asked for --help", search_path, seconds))
-    except Unusable:
-        return Flags()

