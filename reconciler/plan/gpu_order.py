@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 
 from reconciler.plan.gpu_masks import masked
 from reconciler.plan.gpu_survey import Answer, Cause, Step
-from reconciler.plan.gpus import Gpu, pci_address
+from reconciler.plan.gpus import Gpu, Vendor, pci_address
+from reconciler.plan.ids import GpuUuid
 
 _NO_NVIDIA = (Cause.ABSENT, Cause.NO_DRIVER, Cause.NO_DEVICE, Cause.NOT_ASKED)
 
@@ -45,7 +46,7 @@ def inventory(
         replace(device, unusable=f"hidden by {mask.hidden[at]}") if at in mask.hidden else device
         for at, device in enumerate(ordered)
     ]
-    devices = _without_apus([*devices, *sorted(by_torch, key=_pci_order)], named)
+    devices = _ranked(_without_apus([*devices, *sorted(by_torch, key=_pci_order)], named))
     numbers = iter(range(len(devices)))
     return Inventory(
         devices=tuple(
@@ -59,6 +60,21 @@ def inventory(
 def _pci_order(device: Gpu) -> tuple[bool, list[int], int, int]:
     numbers = [int(part, 16) for part in (device.pci or "").replace(".", ":").split(":") if part]
     return (device.pci is None, numbers, device.order or 0, device.slot)
+
+
+def _ranked(devices: Sequence[Gpu]) -> list[Gpu]:
+    """Vulkan's loader sorts GPUs by kind, discrete ones first, then by PCI address; masks of other
+    libraries mean nothing to it."""
+    ranks: dict[GpuUuid, int] = {}
+    counted: Counter[Vendor] = Counter()
+    for device in sorted(devices, key=lambda device: device.integrated):
+        if device.mig_of is None and device.pci is not None and device.pci.endswith(".0"):
+            ranks[device.identity] = counted[device.vendor]
+            counted[device.vendor] += 1
+    return [
+        replace(device, rank=ranks.get(device.identity), cards=counted[device.vendor])
+        for device in devices
+    ]
 
 
 def _told_apart(devices: Sequence[Gpu]) -> list[Gpu]:

@@ -54,7 +54,8 @@ class Gpu:
     `order`: NVML's or HIP's own number, which no mask changes. `unified`: it works in the machine's
     memory. `mig_of`: the GPU of a MIG instance; `slot` its place there. `processes`: None where
     they are not told. `unusable`: why no model can have it; None: it can. `index`: its number among
-    those that can be used (`gpu_order`); None: it has none.
+    those that can be used (`gpu_order`); None: it has none. `rank`: its place among the `cards` of
+    its vendor, as Vulkan counts them; None for parts of a GPU.
     """
 
     vendor: Vendor
@@ -73,6 +74,8 @@ class Gpu:
     processes: tuple[GpuProcess, ...] | None = None
     unusable: str | None = None
     index: int | None = None
+    rank: int | None = None
+    cards: int = 0
 
     @property
     def gpu_class(self) -> GpuClass:

@@ -1,0 +1,118 @@
+"""Finds the llama-server of this node, and what it was built for.
+
+One program may hold several of ggml's backends, linked or as libraries beside it, so it may be
+several builds: every one of them runs on the CPU too.
+"""
+
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from reconciler.backend.asking import Unusable, ask, need_executable
+from reconciler.backend.flags import Flags, parse_help
+from reconciler.backend.inventory import (
+    LLAMA_SERVER_CPU,
+    LLAMA_SERVER_CUDA,
+    LLAMA_SERVER_ROCM,
+    LLAMA_SERVER_VULKAN,
+    Build,
+    Listed,
+    Missing,
+)
+
+_KINDS: Mapping[str, tuple[str, ...]] = {
+    LLAMA_SERVER_CUDA: ("cuda",),
+    LLAMA_SERVER_ROCM: ("rocm", "hip"),
+    LLAMA_SERVER_VULKAN: ("vulkan",),
+}
+"""Backends of ggml by what they are called: in names of libraries and devices, and in its log."""
+_VERSION = re.compile(r"^version: *(?P<version>\S+)(?: *\((?P<more>[^)]*)\))?", re.MULTILINE)
+_DEVICE = re.compile(r"^ +(?P<name>[A-Za-z]+\d+): (?P<what>.*) \(\d+ MiB, \d+ MiB free\)$", re.M)
+_SAID = re.compile(
+    r"(?:found \d+|failed to initialize|loaded) (cuda|rocm|hip|vulkan)\b", re.IGNORECASE
+)
+_LIBRARY = re.compile(r"libggml-(cuda|hip|vulkan)\b.*\.so\b")
+
+
+def discover_llama_server(
+    named: str | None, search_path: str, seconds: float
+) -> Iterator[Build | Missing]:
+    """The build for each id, or why it is missing. Blocks as long as the program takes to answer.
+
+    `named`: what an operator named, else the first on `search_path`.
+    """
+    path = named or shutil.which("llama-server", path=search_path)
+    if path is None:
+        reason = "no llama-server on PATH; install llama.cpp or give --llama-server PATH"
+        yield from (Missing(id=id, reason=reason) for id in (LLAMA_SERVER_CPU, *_KINDS))
+        return
+    path = os.path.abspath(path)
+    try:
+        build, said = _asked(path, search_path, seconds)
+    except Unusable as exc:
+        reason = f"{path} {exc}"
+        yield from (Missing(id=id, reason=reason) for id in (LLAMA_SERVER_CPU, *_KINDS))
+        return
+    yield build
+    kinds = _kinds(path, said, build.listed)
+    held = [id for id, names in _KINDS.items() if kinds.intersection(names)]
+    for id in _KINDS:
+        if id in held:
+            yield replace(build, id=id)
+        else:
+            others = " and ".join(each.removeprefix("llama-server-") for each in held) or "cpu"
+            yield Missing(id=id, reason=f"{path} is built for {others}")
+
+
+def _asked(path: str, search_path: str, seconds: float) -> tuple[Build, str]:
+    """It, and all that it said of itself. Raises Unusable."""
+    need_executable(path)
+    answer = ask((path, "--version"), "when asked for --version", search_path, seconds)
+    found = _VERSION.search(answer)
+    if found is None:
+        raise Unusable("gave no version when asked for it, so it is no llama-server")
+    version = " ".join(filter(None, (found["version"], found["more"] and f"({found['more']})")))
+    flags = _flags(path, search_path, seconds)
+    listing = _listing(path, flags, search_path, seconds)
+    build = Build(
+        id=LLAMA_SERVER_CPU,
+        command=(path,),
+        version=version,
+        detail=f"{path}, version {version}",
+        flags=flags,
+        listed=tuple(Listed(each["name"], each["what"]) for each in _DEVICE.finditer(listing)),
+    )
+    return build, f"{answer}\n{listing}"
+
+
+def _flags(path: str, search_path: str, seconds: float) -> Flags:
+    """A build that does not tell its flags is taken as it is; a wrong one then ends its start."""
+    try:
+        return parse_help(ask((path, "--help"), "when asked for --help", search_path, seconds))
+    except Unusable:
+        return Flags()
+
+
+def _listing(path: str, flags: Flags, search_path: str, seconds: float) -> str:
+    """What it prints of its devices; nothing where it cannot."""
+    if flags.complete and flags.find("--list-devices") is None:
+        return ""
+    try:
+        return ask((path, "--list-devices"), "when asked for its devices", search_path, seconds)
+    except Unusable:
+        return ""
+
+
+def _kinds(path: str, said: str, listed: tuple[Listed, ...]) -> set[str]:
+    """What it lists, what it says of its libraries, and which of them lie beside it: without a
+    driver it lists nothing."""
+    kinds = {device.name.rstrip("0123456789").lower() for device in listed}
+    kinds |= {word.lower() for word in _SAID.findall(said)}
+    folder = Path(path).resolve().parent
+    for beside in (folder, folder.parent / "lib"):
+        names = os.listdir(beside) if beside.is_dir() else ()
+        kinds |= {found[1] for name in names if (found := _LIBRARY.match(name))}
+    return kinds
