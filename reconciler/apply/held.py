@@ -91,6 +91,8 @@ class Held:
                 _log.exception("asking a backend failed", model=self.kin.record.model)
                 self.note(f"cannot be asked whether it serves: {exc!r}")
             else:
+                # Now that it is made: a kill of all processes at once leaves nobody to ask.
+                await asyncio.to_thread(self.kin.note_shared_memory)
                 self._change(loaded_at=clock(), progress="")
 
         self._loading = asyncio.create_task(wait(), name=f"ready:{self.kin.record.model}")

@@ -86,8 +86,8 @@ class Kin:
             send(process, number)
 
     def note_shared_memory(self) -> None:
-        """Remember what those have mapped whom the last look saw. Reads /proc."""
-        self._shared |= mapped_by(process.pid for process in self._alive)
+        """Remember what those have mapped who live now. Reads /proc."""
+        self._shared |= mapped_by(process.pid for process in self.look())
 
     def remove_shared_memory(self) -> tuple[str, ...]:
         """What was noted and is left, once nobody lives; its names."""

@@ -31,7 +31,7 @@ async def bring_down(
     `urgent`: set before or in between, KILL comes at once. Raises Transient that names who
     survives `kill_seconds` of KILL (state D: the kernel holds it) or may not be signalled.
     """
-    await asyncio.to_thread(_note, kin)
+    await asyncio.to_thread(kin.note_shared_memory)
     if not urgent.is_set():
         await _ask_leader(kin, stop_seconds, urgent)
     if not urgent.is_set():
@@ -42,11 +42,6 @@ async def bring_down(
         raise Transient(f"cannot stop {kin.record.model}: still there after SIGKILL: {names}")
     if removed := await asyncio.to_thread(kin.remove_shared_memory):
         _log.info("shared memory of a killed backend removed", names=removed)
-
-
-def _note(kin: Kin) -> None:
-    kin.look()
-    kin.note_shared_memory()
 
 
 async def _ask_leader(kin: Kin, seconds: float, urgent: asyncio.Event) -> None:
@@ -67,8 +62,8 @@ async def _ask_leader(kin: Kin, seconds: float, urgent: asyncio.Event) -> None:
 
 
 async def _ask_rest(kin: Kin, urgent: asyncio.Event) -> None:
-    left = await asyncio.to_thread(kin.look)
     await asyncio.to_thread(kin.note_shared_memory)
+    left = kin.alive
     if all(process.pid == kin.record.pid for process in left):
         return  # nobody, or a leader that has had its time
     kin.send(left, signal.SIGTERM)
