@@ -19,7 +19,7 @@ from reconciler.apply.stop import Stopper
 from reconciler.backend.choice import Choice
 from reconciler.backend.engines import Engines
 from reconciler.cache.model_cache import ModelCache
-from reconciler.errors import Bug, Damaged, Rejected, Transient, XgenError
+from reconciler.errors import Bug, Damaged, NoRoom, Rejected, Transient, XgenError
 from reconciler.plan.actions import (
     AbortFetch,
     Action,
@@ -273,5 +273,6 @@ def _failed(model: ModelName, running: _Running, error: Exception) -> EffectFail
         reason=str(error) if isinstance(error, XgenError) else f"unexpected error: {error!r}",
         permanent=isinstance(error, Rejected),
         damaged=isinstance(error, Damaged),
+        own_files_in_the_way=isinstance(error, NoRoom) and model in error.enough_from,
         retry_after_seconds=error.retry_after_seconds if isinstance(error, Transient) else None,
     )

@@ -2,7 +2,8 @@
 
 `refresh: never`: it is told, and nothing else happens. `refresh: auto`: it is brought beside what
 is here (R5); once it is whole the cache gives the new files, and the planner restarts the model.
-Until then, and where it fails, the model goes on with what it has, also through a crash.
+Until then, and where it fails, the model goes on with what it has, also through a crash. Only where
+there is no room for both, and `keep_last_good: false` says so, what is here is given up first.
 """
 
 import asyncio
@@ -18,10 +19,11 @@ from reconciler.apply.daemon_thread import in_daemon_thread
 from reconciler.apply.meter import Meter
 from reconciler.apply.model_tasks import ModelTasks, pause
 from reconciler.cache.model_cache import ModelCache
-from reconciler.errors import Damaged, Transient, XgenError
+from reconciler.errors import Damaged, NoRoom, Transient, XgenError
 from reconciler.plan.desired import ModelSpec, Refresh
 from reconciler.plan.ids import FilesDigest, ModelName
 from reconciler.plan.observed import Push
+from reconciler.plan.wording import GIVING_UP_WOULD_DO
 from reconciler.status import Doing, Progress
 
 _log = structlog.get_logger("xgen.apply")
@@ -46,12 +48,16 @@ class Pace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
-    """A model's files that came from the hub. `limit_seconds`: of a pull; None: none."""
+    """A model's files that came from the hub. `limit_seconds`: of a pull; None: none.
+
+    `gives_way`: they may go where they leave no room for newer ones.
+    """
 
     spec: ModelSpec
     digest: FilesDigest
     refresh: Refresh
     limit_seconds: float | None
+    gives_way: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,6 +184,11 @@ class Pushes:
             return 0.0
         except (XgenError, TimeoutError) as exc:
             cause = str(exc) or f"not done within {watched.limit_seconds:.0f} s"
+            if isinstance(exc, NoRoom) and model in exc.enough_from:
+                if watched.gives_way:
+                    self._give_way(model, watched, push)
+                    return None
+                cause += f"; {GIVING_UP_WOULD_DO}"
             self._note(model, replace(noticed, reason=f"{_newer(push)}; {cause}; tried again"))
             return (exc.retry_after_seconds or 0.0) if isinstance(exc, Transient) else 0.0
         finally:
@@ -187,6 +198,13 @@ class Pushes:
         self._note(model, None)
         self._wake()
         return None
+
+    def _give_way(self, model: ModelName, watched: Watched, push: Push) -> None:
+        """From now on the newer files are missing ones: the planner has them fetched, and stops
+        what serves once it hears that there is no room beside it."""
+        self._cache.retire(watched.spec, keep=push.digest)
+        self._note(model, None)
+        self._wake()
 
     def _note(self, model: ModelName, noticed: Noticed | None) -> None:
         if self._noticed.get(model) == noticed:

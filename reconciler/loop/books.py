@@ -168,6 +168,7 @@ class Books:
             during=failed.during,
             permanent=failed.permanent,
             damaged=failed.damaged,
+            own_files_in_the_way=failed.own_files_in_the_way,
             retry_after_seconds=failed.retry_after_seconds,
         )
         page.recent.append(page.failure)

@@ -191,6 +191,7 @@ def watched(
             digest=look.files.digest,
             refresh=Refresh.NEVER if suspend else look.desired.refresh,
             limit_seconds=look.desired.timeouts.download,
+            gives_way=not look.desired.keep_last_good,
         )
         for name, look in looks.items()
         if look.files is not None

@@ -251,7 +251,9 @@ class Model(_Strict):
         "and try again, or stop.",
     )
     keep_last_good: StrictBool = Field(
-        default=True, description="false: the last good files may go to make room for the new."
+        default=True,
+        description="false: where there is no room for the files of both, what serves is stopped "
+        "and its files go, then the new ones are fetched. Restarts nothing.",
     )
     rollout: Rollout = Field(
         default_factory=Rollout, description="How a change goes over several holders."

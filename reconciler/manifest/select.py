@@ -76,6 +76,7 @@ def _desired(entry: ManifestModel) -> DesiredModel:
         place=entry.place,
         enabled=model.enabled,
         refresh=Refresh(model.refresh),
+        keep_last_good=model.keep_last_good,
         aliases=model.aliases,
         timeouts=entry.timeouts,
         priority=model.priority,

@@ -30,7 +30,6 @@ ACTED_ON: Mapping[str, tuple[JsonValue, ...]] = {
     "models.*.timeouts.stall": _STALL,
     "models.*.strategy": ("auto", "recreate"),
     "models.*.on_failure": ("revert", "keep"),
-    "models.*.keep_last_good": (True,),
     "models.*.rollout.max_unavailable": (1,),
     "models.*.affinity": ("none",),
 }

@@ -87,6 +87,8 @@ class DesiredModel:
     place: Place
     enabled: bool = True
     refresh: Refresh = Refresh.NEVER
+    keep_last_good: bool = True
+    """False: what serves is given up where its files leave no room for the new ones."""
     aliases: tuple[str, ...] = ()
     timeouts: Timeouts = Timeouts()
     priority: int = 0

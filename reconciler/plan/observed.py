@@ -117,7 +117,8 @@ class Failure:
     `count`: failures in a row. `permanent`: no further try until something changes (R7).
     `during`: "fetch", "start" (before the process was there), "load", "run", or "stop".
     `ever_loaded`: this instance was loaded here once. `damaged`: what the hub holds is not what it
-    says, which ends when the hub holds something else.
+    says, which ends when the hub holds something else. `own_files_in_the_way`: there was no room
+    for a download, and would be without the files that the model runs with.
     """
 
     spec_hash: SpecHash
@@ -128,6 +129,7 @@ class Failure:
     during: str
     permanent: bool = False
     damaged: bool = False
+    own_files_in_the_way: bool = False
     ever_loaded: bool = False
     retry_after_seconds: float | None = None
 

@@ -36,6 +36,7 @@ def after_failure(
     during: str,
     permanent: bool = False,
     damaged: bool = False,
+    own_files_in_the_way: bool = False,
     ever_loaded: bool = False,
     loaded_seconds: float | None = None,
     retry_after_seconds: float | None = None,
@@ -55,6 +56,7 @@ def after_failure(
         during=during,
         permanent=permanent,
         damaged=damaged,
+        own_files_in_the_way=own_files_in_the_way,
         ever_loaded=ever_loaded or loaded_seconds is not None,
         retry_after_seconds=retry_after_seconds,
     )

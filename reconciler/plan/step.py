@@ -22,7 +22,7 @@ from reconciler.plan.observed import (
 )
 from reconciler.plan.phase import State
 from reconciler.plan.retry import next_attempt_at
-from reconciler.plan.wording import as_written, ordinal, span
+from reconciler.plan.wording import GIVING_UP_WOULD_DO, as_written, ordinal, span
 
 _BLOCKED = (
     "blocked until the manifest, the files or the node change, or `xgen-model reconcile --retry`"
@@ -31,6 +31,8 @@ _DAMAGED = (
     "blocked until the hub holds another file there, the manifest changes, or "
     "`xgen-model reconcile --retry`"
 )
+
+_GIVES_UP = "no room for the files of both, and `keep_last_good: false` gives up what serves"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +161,7 @@ def _while_loading(case: Case, wanted: DesiredModel, process: ObservedProcess, n
 def _towards(case: Case, wanted: DesiredModel, now: float) -> Step:
     """From nothing, or from another instance, to the desired one: files first (R5)."""
     failure = _failure_that_counts(case, wanted)
-    barred = _barred(case, failure, now)
+    barred = _gives_up(case, wanted, failure, now) or _barred(case, failure, now)
     if barred is not None:
         return barred
     again = f"; {ordinal(failure.count + 1)} try, after: {failure.reason}" if failure else ""
@@ -186,6 +188,28 @@ def _after(process: ObservedProcess) -> Step:
     return Step(state=State.PENDING, reason=f"goes on once pid {process.pid} has ended")
 
 
+def _gives_up(case: Case, wanted: DesiredModel, failure: Failure | None, now: float) -> Step | None:
+    """R5 the other way round, where the manifest says so: what runs makes room for the new files.
+
+    Only while the refusal is fresh: once it is due again, the download says how things are.
+    """
+    process = case.process
+    if wanted.keep_last_good or process is None or case.seen.refusal is not None:
+        return None
+    if failure is None or not failure.own_files_in_the_way:
+        return None
+    due = next_attempt_at(failure, key=case.name)
+    if due is None or now >= due:
+        return None
+    hindrance = case.seen.hindrance or case.seen.unknown
+    if hindrance is not None:
+        reason = f"{failure.reason}; what runs is not given up for it: {hindrance}"
+        retry = Retry(at=due, delay_seconds=due - failure.at)
+        return Step(state=State.ERROR, reason=reason, retry=retry)
+    why = f"{_GIVES_UP}: {failure.reason}"
+    return _stop(case, process, replace(_after(process), needs_room=True), why, now)
+
+
 def _barred(case: Case, failure: Failure | None, now: float) -> Step | None:
     """Why the desired instance cannot be tried now; None: it can."""
     if case.seen.refusal is not None:
@@ -200,6 +224,8 @@ def _barred(case: Case, failure: Failure | None, now: float) -> Step | None:
         said += f"; {_DAMAGED if failure.damaged else _BLOCKED}"
         return Step(state=State.BLOCKED, reason=said)
     if now < due:
+        if failure.own_files_in_the_way and case.process is not None:
+            said += f"; {GIVING_UP_WOULD_DO}"
         retry = Retry(at=due, delay_seconds=due - failure.at)
         return Step(state=State.ERROR, reason=said, retry=retry)
     return None

@@ -3,6 +3,8 @@
 import math
 from collections.abc import Iterable
 
+GIVING_UP_WOULD_DO = "`keep_last_good: false` would give up what serves to make the room"
+
 
 def span(seconds: float) -> str:
     """A length of time for reading: `9 s`, `5 min`, `2 h`."""

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from reconciler.apply.pushes import Pace, Pushes, Watched
+from reconciler.cache.budget import Budget
 from reconciler.cache.model_cache import ModelCache
+from reconciler.cache.pins import pins_of
 from reconciler.errors import Transient
 from reconciler.hub.catalog import Catalog
 from reconciler.plan.desired import Refresh
@@ -28,13 +30,14 @@ NEVER_AGAIN = Pace(first=0.001, between=3600.0, agree=3600.0, retry=3600.0)
 class World:
     """A model whose first push is here."""
 
-    def __init__(self, folder: Path, pace: Pace = FAST) -> None:
+    def __init__(self, folder: Path, pace: Pace = FAST, budget: Budget | None = None) -> None:
         self.folder = folder
         self.hub = folder / "hub"
-        self.hub.mkdir()
-        self.push(b"first")
+        if not self.hub.exists():
+            self.hub.mkdir()
+            self.push(b"first")
         self.store = CountingStore(self.hub)
-        self.cache = ModelCache(folder / "models", self.store)
+        self.cache = ModelCache(folder / "models", self.store, budget=budget)
         self.cache.open()
         self.files = self.cache.fetch(spec())
         self.woken = asyncio.Event()
@@ -48,9 +51,13 @@ class World:
         shutil.rmtree(self.hub / PREFIX)
         put(self.hub, f"{PREFIX}/x.gguf", content)
 
-    def watch(self, refresh: Refresh = Refresh.NEVER) -> None:
+    def watch(self, refresh: Refresh = Refresh.NEVER, *, gives_way: bool = False) -> None:
         watched = Watched(
-            spec=spec(), digest=self.files.digest, refresh=refresh, limit_seconds=None
+            spec=spec(),
+            digest=self.files.digest,
+            refresh=refresh,
+            limit_seconds=None,
+            gives_way=gives_way,
         )
         self.pushes.watch({MODEL: watched})
 
@@ -277,3 +284,29 @@ async def test_a_model_that_changes_is_watched_as_it_is_now(world: World) -> Non
     world.watch()
 
     await until(lambda: world.pushes.noticed == {})
+
+
+@pytest.mark.parametrize("gives_way", [True, False])
+async def test_a_push_without_room_is_brought_only_once_what_is_here_may_go(
+    tmp_path: Path, gives_way: bool
+) -> None:
+    mib = 2**20
+    put(tmp_path, f"hub/{PREFIX}/x.gguf", bytes(mib))
+    world = World(tmp_path, budget=Budget(size_bytes=mib + mib // 2))
+    held = world.cache.needed(spec())
+    world.cache.keeper.pin(pins_of([(MODEL, held)]))
+    world.copy(b"1" * mib)
+
+    world.watch(Refresh.AUTO, gives_way=gives_way)
+
+    if gives_way:
+        await until(lambda: world.cache.lookup(spec()) is None)
+        assert held[0] not in world.cache.needed(spec())
+        assert world.pushes.noticed == {}
+    else:
+        way_out = "; `keep_last_good: false` would give up what serves to make the room; tried"
+        await until(lambda: way_out in world.reason)
+        assert f"cannot fetch {PREFIX}: 1.0 MiB are needed" in world.reason
+        assert world.cache.lookup(spec()) == world.files
+    assert len(world.served) == mib
+    await world.pushes.close()

@@ -99,6 +99,36 @@ def test_a_budget_is_kept_and_what_serves_is_not_touched(
     assert "xgen_cache_budget_bytes 2.56e+06" in text
 
 
+def test_what_serves_gives_way_to_its_successor_only_where_the_manifest_says_so(
+    make_agent: MakeAgent, s3: S3Server
+) -> None:
+    """A budget for one model: another source, and then a newer push of that."""
+    agent = with_hub(make_agent("--cache-budget", "1500KiB"), s3)
+    up(agent, model("m", source="gguf/test_a"))
+    pid = agent.wait_state("m", "loaded")["pid"]
+    agent.write(manifest(model("m", source="gguf/test_b")))
+    refused = agent.wait_model("m", lambda each: "would give up" in str(each["target"]))
+    assert "cannot fetch gguf/test_b: 1.0 MiB are needed" in refused["target"]["reason"]
+    assert (refused["state"], refused["pid"]) == ("loaded", pid)
+
+    agent.write(manifest(model("m", source="gguf/test_b", keep_last_good="false", refresh="auto")))
+
+    serving = agent.wait_model("m", lambda each: each["state"] == "loaded" and each["pid"] != pid)
+    assert not list((agent.data / "models/.rev/gguf/test_a").glob("*/x.gguf"))
+    stop, fetch, _ = (str(each["reason"]) for each in events(agent, "ActionBegun")[-3:])
+    assert stop.startswith("no room for the files of both, and `keep_last_good: false` gives up ")
+    assert fetch == "files of gguf/test_b are not in the cache"
+    pushed = s3.put("models", "gguf/test_b/x.gguf", MINIMAL_GGUF + os.urandom(MIB))
+
+    def is_newer(each: Entry) -> bool:
+        agent.post("/api/management/reconcile", {})  # two looks at the hub must agree
+        return bool(each["state"] == "loaded" and each["pid"] != serving["pid"])
+
+    newer = agent.wait_model("m", is_newer)
+    assert newer["digest"] != serving["digest"]
+    assert cached(agent, "b").read_bytes() == pushed.read_bytes()
+
+
 def test_files_that_rotted_or_were_touched_while_nobody_ran(
     make_agent: MakeAgent, s3: S3Server
 ) -> None:

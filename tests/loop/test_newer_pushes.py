@@ -76,9 +76,11 @@ def test_only_what_is_blocked_by_damage_is_looked_at_for_its_end() -> None:
 
 
 def test_a_models_files_from_the_hub_are_watched() -> None:
-    (found,) = watched({M: look(refresh=Refresh.AUTO)}, (), suspend=False).values()
+    wanted = look(refresh=Refresh.AUTO, keep_last_good=False)
+    (found,) = watched({M: wanted}, (), suspend=False).values()
 
     assert (found.digest, found.refresh) == (FILES.digest, Refresh.AUTO)
+    assert found.gives_way
 
 
 def test_a_suspended_node_only_tells_of_a_push() -> None:

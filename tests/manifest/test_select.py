@@ -57,6 +57,7 @@ def test_fields_arrive_as_they_are_written() -> None:
         max_in_flight=4,
         digest="0" * 64,
         refresh="auto",
+        keep_last_good=False,
         extra_args={"ctx-size": 1, "jinja": True, "chat_template_kwargs": {"x": [1, None]}},
         env={"A": "1", "B": {"from_env": "B"}, "C": {"from_file": "/run/secrets/c"}},
     )
@@ -65,6 +66,7 @@ def test_fields_arrive_as_they_are_written() -> None:
 
     assert (chosen.enabled, chosen.aliases, chosen.priority) == (False, ("b", "org/c"), -3)
     assert (chosen.max_in_flight, chosen.refresh) == (4, Refresh.AUTO)
+    assert (chosen.keep_last_good, selected(model("a")).keep_last_good) == (False, True)
     assert chosen.spec.digest == "0" * 64
     assert (chosen.spec.source, chosen.spec.file) == ("gguf/org_a", "q4.gguf")
     assert (chosen.spec.type, chosen.spec.format) == ("embedding", "gguf")
@@ -114,6 +116,7 @@ def test_defaults_are_for_their_own_document_only() -> None:
         {"enabled": False},
         {"on_failure": "keep"},
         {"refresh": "auto"},
+        {"keep_last_good": False},
         {"digest": "0" * 64},
         {"extra_args": {"ctx-size": 1}},
         {"type": "llm", "backend": "auto"},
