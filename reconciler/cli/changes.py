@@ -4,10 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from reconciler.cli.estimate import Fields, changed_need
 from reconciler.cli.forecast import Forecast, files_of, forecast
 from reconciler.plan.actions import Action, FetchFiles, StartBackend, StopBackend
 from reconciler.plan.desired import Desired, DesiredModel, Elsewhere
 from reconciler.plan.ids import FilesDigest, Instance, ModelName, NodeName, Nonce, SpecHash
+from reconciler.plan.memory import Need
 from reconciler.plan.observed import (
     FilesMissing,
     FilesState,
@@ -16,9 +18,6 @@ from reconciler.plan.observed import (
     ObservedProcess,
 )
 from reconciler.plan.phase import State
-
-Fields = Mapping[str, object]
-"""By dotted path: `extra_args.ctx_size`."""
 
 
 class Verb(StrEnum):
@@ -38,7 +37,8 @@ class Running:
     """One model as an agent tells of it.
 
     `pid` None: no process. `revision`: what `digest:` would pin. `target_hash`: of the instance
-    that is coming. `spec` and `routing` by field; None: the agent does not tell them.
+    that is coming. `spec` and `routing` by field; None: the agent does not tell them. `need`: of
+    memory, as the agent has reckoned it by the spec that it wants, `needing`.
     """
 
     name: ModelName
@@ -54,6 +54,8 @@ class Running:
     target_reason: str = ""
     spec: Fields | None = None
     routing: Fields | None = None
+    need: Need | None = None
+    needing: Fields = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +71,8 @@ class FieldChange:
 class Change:
     """What happens to one model. `state`: as it is now; None: it is not there.
 
-    `fetch`: the files come from the hub first; None: nothing is said of them.
+    `fetch`: the files come from the hub first; None: nothing is said of them. `need`: of memory;
+    None: not known.
     """
 
     model: ModelName
@@ -79,6 +82,7 @@ class Change:
     fields: tuple[FieldChange, ...] = ()
     fetch: bool | None = None
     source: str | None = None
+    need: Need | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,13 +190,19 @@ def _processes(now: Running) -> tuple[ObservedProcess, ...]:
 
 def _refusal(now: Running, model: DesiredModel | None) -> str | None:
     """The agent's own verdict, where it was about this very spec."""
-    if model is None:
+    if model is None or _is_told_to_start(now, model):
         return None
     if now.target_hash == model.spec_hash and now.target_state is State.BLOCKED:
         return now.target_reason
     if now.spec_hash == model.spec_hash and now.state is State.BLOCKED:
         return now.reason
     return None
+
+
+def _is_told_to_start(now: Running, model: DesiredModel) -> bool:
+    """Whether what the agent has found of its memory does not count any more."""
+    was = now.needing.get("skip_memory_check", False)
+    return now.need is not None and model.spec.skip_memory_check and not was
 
 
 def _change(
@@ -224,7 +234,16 @@ def _change(
         fields=differing,
         fetch=_fetch(actions, verb),
         source=model.spec.source if model is not None else None,
+        need=_need(name, now, fields),
     )
+
+
+def _need(
+    name: ModelName, now: Running | None, fields: Mapping[ModelName, tuple[Fields, Fields]]
+) -> Need | None:
+    if now is None or now.need is None or name not in fields:
+        return None
+    return changed_need(now.need, now.needing, fields[name][0])
 
 
 def _verb(actions: Sequence[Action]) -> Verb:

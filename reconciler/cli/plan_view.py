@@ -26,6 +26,8 @@ _COLOURS = {
     Verb.REFUSED: "bold red",
     Verb.UNCHANGED: "dim",
 }
+_STARTING = (Verb.START, Verb.RESTART)
+"""What is refused says in its reason what it needs; what stays as it is needs nothing new."""
 _NOT_WRITTEN = "(not set)"
 
 
@@ -115,6 +117,7 @@ def _change_as_json(change: Change) -> Json:
         "state": change.state,
         "source": change.source,
         "fetch": change.fetch,
+        "memory": change.need.figures if change.need else None,
         "fields": [{"path": each.path, "old": each.old, "new": each.new} for each in change.fields],
     }
 
@@ -128,6 +131,8 @@ def _lines(change: Change, width: int) -> Iterator[Text]:
     indent = " " * 6
     if change.fetch is not None:
         yield Text(f"{indent}source: {change.source}, {_files(change)}", style="dim")
+    if change.need is not None and change.verb in _STARTING:
+        yield Text(f"{indent}needs {change.need}", style="dim")
     for each in change.fields:
         yield Text(f"{indent}{each.path}: {_value(each.old)} → {_value(each.new)}")
 
@@ -139,7 +144,8 @@ def _files(change: Change) -> str:
 
 
 def _markdown_row(change: Change) -> str:
-    why = [_cell(change.reason), *(_markdown_field(each) for each in change.fields)]
+    needs = [f"needs {_cell(str(change.need))}"] if change.verb in _STARTING and change.need else []
+    why = [_cell(change.reason), *needs, *(_markdown_field(each) for each in change.fields)]
     shown = change.verb if change.verb is Verb.UNCHANGED else f"**{change.verb}**"
     sign = _code(_SIGNS[change.verb])
     return f"| {sign} | {_code(change.model)} | {shown} | {'<br>'.join(why)} |"

@@ -3,12 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import MISSING, asdict, fields
 
-from reconciler.cli.changes import Change, Fields, Running, Verb
+from reconciler.cli.changes import Change, Running, Verb
 from reconciler.cli.client import Json
+from reconciler.cli.estimate import Fields
 from reconciler.errors import Rejected
 from reconciler.masking import masked_values
 from reconciler.plan.desired import DesiredModel, ModelSpec
 from reconciler.plan.ids import FilesDigest, ModelName, SpecHash
+from reconciler.plan.memory import Need
 from reconciler.plan.phase import State
 from reconciler.plan.wording import as_written
 
@@ -56,6 +58,8 @@ def running_of(entry: Json) -> Running:
         routing=_routing(entry.get("priority", 0), entry.get("max_in_flight"), timeouts)
         if timeouts
         else None,
+        need=_need(entry.get("memory")),
+        needing=_flat(spec) if spec else {},
     )
 
 
@@ -94,7 +98,13 @@ def planned_by(entry: Json, *, suspended: bool) -> Change:
     else:
         verb = _VERBS[state]
     reason = str(entry["reason"] if verb is Verb.UNCHANGED or not target else target["reason"])
-    return Change(model=ModelName(entry["name"]), verb=verb, reason=reason, state=state)
+    return Change(
+        model=ModelName(entry["name"]),
+        verb=verb,
+        reason=reason,
+        state=state,
+        need=_need(entry.get("memory")),
+    )
 
 
 def _state(told: str) -> State:
@@ -105,6 +115,19 @@ def _state(told: str) -> State:
             f"cannot understand the agent: it tells a state {told!r}; "
             "it is a newer release than this command"
         ) from exc
+
+
+def _need(told: Json | None) -> Need | None:
+    if told is None:
+        return None
+    return Need(
+        weights_bytes=told.get("weights_bytes"),
+        kv_cache_bytes=told.get("kv_cache_bytes"),
+        overhead_bytes=told.get("overhead_bytes", 0),
+        tokens=told.get("context_tokens"),
+        mapped_bytes=told.get("mapped_bytes", 0),
+        claimed_bytes=told.get("claimed_bytes"),
+    )
 
 
 def _hash(value: object) -> SpecHash | None:

@@ -1,7 +1,7 @@
 """From a plan and what is there to the status that is published (PURE)."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from reconciler.apply.backends import BackendView
 from reconciler.apply.pushes import Noticed
@@ -93,7 +93,7 @@ def model_status(outlook: Outlook, facts: ModelFacts, *, wall: Wall) -> ModelSta
         log=str(view.log_path) if view else None,
         progress=facts.progress or (facts.noticed.progress if facts.noticed else None),
         retry_at=wall(outlook.retry_at) if outlook.retry_at is not None else None,
-        detail=_detail(view, facts, wall),
+        detail=replace(_detail(view, facts, wall), need=outlook.need),
     )
 
 

@@ -45,6 +45,20 @@ class Need:
             return True
         return self.weights_bytes is not None and self.kv_cache_bytes is not None
 
+    @property
+    def figures(self) -> dict[str, int | bool | None]:
+        """For machines. `total_bytes` is a lower bound unless it is `complete`."""
+        return {
+            "total_bytes": self.total_bytes,
+            "complete": self.is_whole,
+            "weights_bytes": self.weights_bytes,
+            "mapped_bytes": self.mapped_bytes,
+            "kv_cache_bytes": self.kv_cache_bytes,
+            "context_tokens": self.tokens,
+            "overhead_bytes": self.overhead_bytes,
+            "claimed_bytes": self.claimed_bytes,
+        }
+
     def __str__(self) -> str:
         least = "" if self.is_whole else "at least "
         return f"{least}{amount(self.total_bytes)} of memory ({', '.join(self._parts())})"

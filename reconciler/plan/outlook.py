@@ -22,7 +22,13 @@ def outlook(case: Case, step: Step) -> Outlook | None:
         state = State.UNLOADING
     elif effect is not None and effect.kind is EffectKind.START:
         state = State.LOADING
-    return Outlook(model=case.name, state=state, reason=step.explained, retry_at=_retry_at(step))
+    return Outlook(
+        model=case.name,
+        state=state,
+        reason=step.explained,
+        retry_at=_retry_at(step),
+        need=case.seen.need,
+    )
 
 
 def _with_process(case: Case, process: ObservedProcess, step: Step) -> Outlook:
@@ -36,7 +42,12 @@ def _with_process(case: Case, process: ObservedProcess, step: Step) -> Outlook:
         why = step.action.reason
     reason = doing if why is None or why == doing else f"{doing}; {why}"
     return Outlook(
-        model=case.name, state=state, reason=reason, target=target, retry_at=_retry_at(step)
+        model=case.name,
+        state=state,
+        reason=reason,
+        target=target,
+        retry_at=_retry_at(step),
+        need=case.seen.need,
     )
 
 

@@ -39,6 +39,7 @@ def model(status: ModelStatus, in_flight: InFlight) -> Json:
         "load_seconds": detail.load_seconds,
         "restart_causes": dict(detail.restart_causes),
         "failure": _failure(detail),
+        "memory": detail.need.figures if detail.need else None,
     }
 
 
@@ -122,4 +123,5 @@ def _outlook(outlook: Outlook) -> Json:
         "target": {"spec_hash": target.spec_hash, "state": target.state, "reason": target.reason}
         if target
         else None,
+        "memory": outlook.need.figures if outlook.need else None,
     }

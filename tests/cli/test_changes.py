@@ -173,6 +173,64 @@ def test_going_back_from_a_refused_successor_changes_nothing() -> None:
     assert only(compared(old, telling(old, "a", target=target))).verb is Verb.UNCHANGED
 
 
+NEED = {
+    "weights_bytes": 4 << 30,
+    "kv_cache_bytes": 1 << 30,
+    "overhead_bytes": 90 << 20,
+    "context_tokens": 8192,
+}
+
+
+@pytest.mark.parametrize(
+    ("extra_args", "tokens", "kv_cache_bytes"),
+    [
+        ({"ctx_size": 8192, "threads": 4}, 8192, 1 << 30),
+        ({"ctx_size": 32768}, 32768, 4 << 30),
+        ({"ctx-size": 100}, 256, 1 << 25),
+    ],
+)
+def test_what_a_change_needs_of_memory_follows_from_what_the_agent_has_reckoned(
+    extra_args: dict[str, object], tokens: int, kv_cache_bytes: int
+) -> None:
+    before = desired(model("a", extra_args={"ctx_size": 8192}))
+
+    change = only(
+        compared(desired(model("a", extra_args=extra_args)), telling(before, "a", memory=NEED))
+    )
+
+    assert change.verb is Verb.RESTART
+    assert change.need is not None
+    assert change.need.weights_bytes == 4 << 30
+    assert (change.need.tokens, change.need.kv_cache_bytes) == (tokens, kv_cache_bytes)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"extra_args": {"ctx_size": 8192, "cache_type_k": "q8_0"}},
+        {"extra_args": {}},
+        {"source": "gguf/org_other", "extra_args": {"ctx_size": 8192}},
+    ],
+)
+def test_of_all_other_changes_the_need_is_not_known(changed: dict[str, object]) -> None:
+    before = desired(model("a", extra_args={"ctx_size": 8192}))
+
+    change = only(compared(desired(model("a", **changed)), telling(before, "a", memory=NEED)))
+
+    assert (change.verb, change.need) == (Verb.RESTART, None)
+
+
+def test_what_memory_has_no_room_for_is_refused_until_the_manifest_says_to_start() -> None:
+    before = desired(model("a"))
+    told = telling(before, "a", state="blocked", reason="it needs more", pid=None, memory=NEED)
+
+    same = only(compared(before, told))
+    after = only(compared(desired(model("a", skip_memory_check=True)), told))
+
+    assert (same.verb, same.reason) == (Verb.REFUSED, "it needs more")
+    assert after.verb is Verb.START
+
+
 def test_a_corrected_spec_replaces_one_that_is_blocked() -> None:
     old, new = desired(model("a")), desired(model("a", type="embedding"))
     blocked = telling(old, "a", state="blocked", reason="exited with code 3", pid=None)

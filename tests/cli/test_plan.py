@@ -71,6 +71,7 @@ def test_json_is_versioned_and_names_every_model(folder: Path) -> None:
         "state": None,
         "source": "gguf/org_chat",
         "fetch": True,
+        "memory": None,
         "fields": [],
     }
 

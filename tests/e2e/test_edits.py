@@ -106,6 +106,8 @@ def test_a_context_that_memory_has_no_room_for_costs_nothing(serving: Agent) -> 
         refused,
     )
     assert "; b holds " in refused
+    told = serving.client.get(f"{serving.url}/api/management/models/c").json()["memory"]
+    assert (told["context_tokens"], told["kv_cache_bytes"]) == (1 << 28, 1 << 45)
     entry = serving.wait_model("a", lambda entry: (entry["target"] or {}).get("state") == "blocked")
     assert f"are free once pid {before['a']} has ended" in entry["target"]["reason"]
     assert {name: pid for name, pid in pids(serving).items() if name != "c"} == before

@@ -9,6 +9,7 @@ from starlette.types import Scope
 from reconciler.plan.actions import Outlook, Plan, StartBackend
 from reconciler.plan.desired import ModelSpec, SecretRef, Timeouts
 from reconciler.plan.ids import FilesDigest, Instance, ModelName, Place, SpecHash
+from reconciler.plan.memory import Need
 from reconciler.plan.observed import EffectKind
 from reconciler.plan.phase import State
 from reconciler.proxy.management import why_not_allowed
@@ -48,7 +49,16 @@ PLANNED = Planned(
                 reason="in the manifest and not running",
             ),
         ),
-        outlook=(Outlook(model=ModelName("a"), state=State.LOADING, reason="starts"),),
+        outlook=(
+            Outlook(
+                model=ModelName("a"),
+                state=State.LOADING,
+                reason="starts",
+                need=Need(
+                    weights_bytes=40, kv_cache_bytes=20, overhead_bytes=5, tokens=7, mapped_bytes=40
+                ),
+            ),
+        ),
     ),
 )
 
@@ -130,7 +140,24 @@ async def test_the_plan_is_told_in_its_documented_shape() -> None:
             }
         ],
         "under_way": [{"model": "b", "kind": "fetch", "since": "t1", "detail": "5 %"}],
-        "models": [{"name": "a", "state": "loading", "reason": "starts", "target": None}],
+        "models": [
+            {
+                "name": "a",
+                "state": "loading",
+                "reason": "starts",
+                "target": None,
+                "memory": {
+                    "total_bytes": 65,
+                    "complete": True,
+                    "weights_bytes": 40,
+                    "mapped_bytes": 40,
+                    "kv_cache_bytes": 20,
+                    "context_tokens": 7,
+                    "overhead_bytes": 5,
+                    "claimed_bytes": None,
+                },
+            }
+        ],
     }
 
 

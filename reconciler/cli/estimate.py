@@ -1,0 +1,51 @@
+"""What a changed model would need of memory, from what an agent reckoned for it as it is (PURE).
+
+Only the agent reads the files. What does not bear on memory changes nothing, another context
+changes the KV cache in proportion; of all else nothing is said.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from reconciler.plan.memory import Need
+
+Fields = Mapping[str, object]
+"""By dotted path: `extra_args.ctx_size`."""
+
+_CONTEXT = "extra_args.ctx_size"
+_BEARING = frozenset(
+    f"extra_args.{name}"
+    for name in (
+        *("cache_type_k", "cache_type_v", "cache_ram", "fit", "fit_ctx", "fit_target"),
+        *("mmap", "no_mmap", "mlock", "load_mode", "direct_io"),
+        *("kv_cache_memory_bytes", "dtype"),
+    )
+) | {"env.VLLM_CPU_KVCACHE_SPACE"}
+"""Flags and variables that an engine's need follows from, beside the context."""
+_BY_KEY = ("extra_args.", "env.")
+_CELLS = 256
+"""llama.cpp's cache has a multiple of so many tokens."""
+
+
+def changed_need(need: Need, old: Fields, new: Fields) -> Need | None:
+    """`need` is of `old`; None: it cannot be told from that."""
+    differing = {path for path in old.keys() | new.keys() if old.get(path) != new.get(path)}
+    if any(map(_bears, differing - {_CONTEXT})):
+        return None
+    return need if _CONTEXT not in differing else _with_context(need, new.get(_CONTEXT))
+
+
+def _bears(path: str) -> bool:
+    """A field of the spec itself says which files, which engine, which devices."""
+    if path.startswith(_BY_KEY):
+        return path in _BEARING
+    return path != "skip_memory_check"
+
+
+def _with_context(need: Need, asked: object) -> Need | None:
+    if need.kv_cache_bytes is None or not need.tokens:
+        return need
+    if not isinstance(asked, int) or asked <= 0:
+        return None
+    tokens = -(-asked // _CELLS) * _CELLS
+    return replace(need, tokens=tokens, kv_cache_bytes=need.kv_cache_bytes * tokens // need.tokens)
