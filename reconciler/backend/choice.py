@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from reconciler.backend.inventory import (
     LLAMA_CPP_PYTHON,
     LLAMA_SERVER_CPU,
+    LLAMA_SERVER_CUDA,
+    LLAMA_SERVER_ROCM,
+    LLAMA_SERVER_VULKAN,
     VLLM_CPU,
     VLLM_CUDA,
     VLLM_ROCM,
@@ -14,41 +17,52 @@ from reconciler.backend.inventory import (
     Inventory,
 )
 from reconciler.plan.desired import Format, ModelSpec, ModelType
-from reconciler.plan.gpus import GpuClass
-from reconciler.plan.ids import GpuUuid
+from reconciler.plan.gpu_claims import named
+from reconciler.plan.gpus import Gpu, GpuClass, Vendor
 
-_LLAMA_CUDA, _LLAMA_ROCM, _LLAMA_VULKAN = (
-    f"llama-server-{kind}" for kind in ("cuda", "rocm", "vulkan")
-)
 _CPU = "CPU"
+_Place = Vendor | str
 _TABLE: Mapping[Format, Mapping[GpuClass | str, tuple[str, ...]]] = {
     Format.GGUF: {
-        GpuClass.NVIDIA: (_LLAMA_CUDA, _LLAMA_VULKAN),
-        GpuClass.CDNA: (_LLAMA_ROCM, _LLAMA_VULKAN),
-        GpuClass.RDNA: (_LLAMA_VULKAN, _LLAMA_ROCM),
+        GpuClass.NVIDIA: (LLAMA_SERVER_CUDA, LLAMA_SERVER_VULKAN),
+        GpuClass.CDNA: (LLAMA_SERVER_ROCM, LLAMA_SERVER_VULKAN),
+        GpuClass.RDNA: (LLAMA_SERVER_VULKAN, LLAMA_SERVER_ROCM),
         _CPU: (LLAMA_SERVER_CPU, XLLAMACPP, LLAMA_CPP_PYTHON),
     },
     Format.SAFETENSORS: {
         GpuClass.NVIDIA: (VLLM_CUDA,),
         GpuClass.CDNA: (VLLM_ROCM,),
-        GpuClass.RDNA: (),
         _CPU: (VLLM_CPU,),
     },
 }
 """Best first. What is missing in a column runs there only when it is asked for by name."""
-_ON_CPU = {format: columns[_CPU] for format, columns in _TABLE.items()}
+_RUNS_ON: Mapping[str, tuple[_Place, ...]] = {
+    LLAMA_SERVER_CUDA: (Vendor.NVIDIA,),
+    LLAMA_SERVER_ROCM: (Vendor.AMD,),
+    LLAMA_SERVER_VULKAN: (Vendor.NVIDIA, Vendor.AMD),
+    LLAMA_SERVER_CPU: (_CPU,),
+    XLLAMACPP: (_CPU,),
+    LLAMA_CPP_PYTHON: (_CPU,),
+    VLLM_CUDA: (Vendor.NVIDIA,),
+    VLLM_ROCM: (Vendor.AMD,),
+    VLLM_CPU: (_CPU,),
+}
 _NOT_YET = "this release cannot start it yet"
-_STARTABLE = (LLAMA_SERVER_CPU, XLLAMACPP, VLLM_CPU)
+_STARTABLE = tuple(backend for backend in _RUNS_ON if backend != LLAMA_CPP_PYTHON)
 _TYPES = (ModelType.LLM, ModelType.EMBEDDING, ModelType.RERANK)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """`reason` is for operators and holds `passed_over` ("id: why not", best first) as well."""
+    """`reason` is for operators and holds `passed_over` ("id: why not", best first) as well.
+
+    `devices`: the GPUs that the model gets; none: the CPU.
+    """
 
     build: Build
     reason: str
     passed_over: tuple[str, ...] = ()
+    devices: tuple[Gpu, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,45 +73,54 @@ class Refusal:
 
 
 def choose(
-    spec: ModelSpec, format: Format, inventory: Inventory, devices: Sequence[GpuUuid] = ()
+    spec: ModelSpec, format: Format, inventory: Inventory, devices: Sequence[Gpu] = ()
 ) -> Choice | Refusal:
     """The first backend of the table that is there, or the one that the manifest names.
 
-    `format`: what the files are; never AUTO.
+    `format`: what the files are; never AUTO. `devices`: what the model gets.
     """
-    if devices or spec.gpus or spec.gpu_ids:
-        return Refusal(reason="cannot run on GPUs: this release serves on CPU only, use gpus: 0")
     if spec.type not in _TYPES:
         return Refusal(reason=f"cannot serve type {spec.type}: it is not supported yet")
     if spec.engine is not None:
         return Refusal(reason=f"cannot use engine {spec.engine}: this node names no builds")
+    if len({device.gpu_class for device in devices}) > 1:
+        listed = ", ".join(f"{named(each)} is {each.gpu_class}" for each in devices)
+        return Refusal(reason=f"cannot run on GPUs of different kinds: {listed}")
+    if len(devices) > 1 and any(device.mig_of is not None for device in devices):
+        return Refusal(reason="cannot run on several MIG instances: CUDA shows a process only one")
     if spec.backend != "auto":
-        return _named(spec.backend, format, inventory)
-    return _first(format, inventory)
+        return _named(spec.backend, format, inventory, devices)
+    return _first(format, inventory, devices)
 
 
-def _named(backend: str, format: Format, inventory: Inventory) -> Choice | Refusal:
-    known = {one for columns in _TABLE.values() for row in columns.values() for one in row}
-    if backend not in known:
-        return Refusal(
-            reason=f"cannot use backend {backend}: this release has {', '.join(_STARTABLE)}"
-        )
+def _named(
+    backend: str, format: Format, inventory: Inventory, devices: Sequence[Gpu]
+) -> Choice | Refusal:
+    cannot = f"cannot use backend {backend}:"
+    if backend not in _RUNS_ON:
+        return Refusal(reason=f"{cannot} this release has {', '.join(_STARTABLE)}")
     if not any(backend in row for row in _TABLE[format].values()):
-        return Refusal(reason=f"cannot use backend {backend}: it does not run {format} files")
-    if backend not in _ON_CPU[format]:
+        return Refusal(reason=f"{cannot} it does not run {format} files")
+    where = _places(devices)
+    if not where.issubset(_RUNS_ON[backend]):
+        needs = " or ".join(_RUNS_ON[backend])
         return Refusal(
-            reason=f"cannot use backend {backend}: it needs a GPU, and this release serves on CPU "
-            "only"
+            reason=f"{cannot} it runs on {needs}, and the model gets {_what(devices)}"
+            f"{_instead(format, inventory, devices)}"
         )
     build = inventory.build(backend)
     if build is None:
-        return Refusal(reason=f"cannot use backend {backend}: {_why_not(backend, inventory)}")
-    return Choice(build=build, reason=f"the manifest asks for it: {build.detail}")
+        reason = _why_not(backend, inventory)
+        return Refusal(reason=f"{cannot} {reason}{_instead(format, inventory, devices)}")
+    return Choice(
+        build=build, reason=f"the manifest asks for it: {build.detail}", devices=tuple(devices)
+    )
 
 
-def _first(format: Format, inventory: Inventory) -> Choice | Refusal:
+def _first(format: Format, inventory: Inventory, devices: Sequence[Gpu]) -> Choice | Refusal:
     passed_over: list[str] = []
-    for backend in _ON_CPU[format]:
+    column = devices[0].gpu_class if devices else _CPU
+    for backend in _TABLE[format].get(column, ()):
         build = inventory.build(backend)
         if build is None:
             passed_over.append(f"{backend}: {_why_not(backend, inventory)}")
@@ -105,13 +128,47 @@ def _first(format: Format, inventory: Inventory) -> Choice | Refusal:
         others = f"; passed over: {'; '.join(passed_over)}" if passed_over else ""
         return Choice(
             build=build,
-            reason=f"the first for {format} on CPU that is here: {build.detail}{others}",
+            reason=f"the first for {format} on {column} that is here: {build.detail}{others}",
             passed_over=tuple(passed_over),
+            devices=tuple(devices),
         )
-    advice = "; use a model in GGUF format" if format is Format.SAFETENSORS else ""
+    why = f" ({'; '.join(passed_over)})" if passed_over else ""
     return Refusal(
-        reason=f"no backend on this node can run {format} on CPU ({'; '.join(passed_over)}){advice}"
+        reason=f"no backend on this node can run {format} on {_what(devices)}{why}"
+        f"{_advice(format, inventory, devices)}"
     )
+
+
+def _advice(format: Format, inventory: Inventory, devices: Sequence[Gpu]) -> str:
+    """What an operator may do, where nothing can be taken of itself."""
+    where = _places(devices)
+    row = {backend for backends in _TABLE[format].values() for backend in backends}
+    by_name = [
+        build.id
+        for build in inventory.builds
+        if build.id in row and where.issubset(_RUNS_ON[build.id])
+    ]
+    said = [f"backend: {backend} would, asked for by name" for backend in by_name]
+    if format is Format.SAFETENSORS:
+        said.append("use a model in GGUF format")
+    if devices and isinstance(_first(format, inventory, ()), Choice):
+        said.append("gpus: 0 would run it on the CPU")
+    return "".join(f"; {each}" for each in said)
+
+
+def _instead(format: Format, inventory: Inventory, devices: Sequence[Gpu]) -> str:
+    auto = _first(format, inventory, devices)
+    return f"; {auto.build.id} would run here" if isinstance(auto, Choice) else ""
+
+
+def _places(devices: Sequence[Gpu]) -> set[_Place]:
+    return {device.vendor for device in devices} if devices else {_CPU}
+
+
+def _what(devices: Sequence[Gpu]) -> str:
+    if not devices:
+        return "the CPU"
+    return f"{' and '.join(named(device) for device in devices)}, {devices[0].gpu_class}"
 
 
 def _why_not(backend: str, inventory: Inventory) -> str:

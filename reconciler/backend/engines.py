@@ -1,7 +1,7 @@
 """The one door to the engines: can this model run here, and how is it started."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from secrets import token_urlsafe
 
 from reconciler.backend import (
@@ -17,6 +17,9 @@ from reconciler.backend.choice import Choice, Refusal, choose
 from reconciler.backend.contents import Contents
 from reconciler.backend.inventory import (
     LLAMA_SERVER_CPU,
+    LLAMA_SERVER_CUDA,
+    LLAMA_SERVER_ROCM,
+    LLAMA_SERVER_VULKAN,
     VLLM_CPU,
     VLLM_CUDA,
     VLLM_ROCM,
@@ -57,13 +60,17 @@ _VLLM = _Adapter(
     need=vllm_memory.need,
     launch=vllm.launch,
 )
+_LLAMA_SERVER = _Adapter(
+    need_fit=llama_options.need_fit,
+    check=llama_server.check,
+    need=llama_memory.need,
+    launch=llama_server.launch,
+)
 _ADAPTERS: Mapping[str, _Adapter] = {
-    LLAMA_SERVER_CPU: _Adapter(
-        need_fit=llama_options.need_fit,
-        check=llama_server.check,
-        need=llama_memory.need,
-        launch=llama_server.launch,
-    ),
+    LLAMA_SERVER_CUDA: _LLAMA_SERVER,
+    LLAMA_SERVER_ROCM: _LLAMA_SERVER,
+    LLAMA_SERVER_VULKAN: _LLAMA_SERVER,
+    LLAMA_SERVER_CPU: _LLAMA_SERVER,
     XLLAMACPP: _Adapter(
         need_fit=llama_options.need_fit,
         check=xllamacpp.check,
@@ -109,16 +116,19 @@ class Engines:
         self._contents = Contents()
         self._shared_cache = shared_cache
 
-    def assess(self, model: DesiredModel, files: FilesCached | None) -> Assessment:
+    def assess(
+        self, model: DesiredModel, files: FilesCached | None, devices: Sequence[Gpu] = ()
+    ) -> Assessment:
         """Whether the model could be started as it stands. Starts nothing, so it costs nothing.
 
-        It reads the header of files that it has not seen yet (some 50 ms).
+        `devices`: what the model gets. It reads the header of files that it has not seen yet (some
+        50 ms).
         """
         spec = model.spec
         format = files.format if files else _likely_format(model)
         if format is Format.AUTO:
             return Assessment()
-        chosen = choose(spec, format, self.inventory, model.gpus)
+        chosen = choose(spec, format, self.inventory, devices)
         if isinstance(chosen, Refusal):
             return Assessment(refusal=chosen.reason)
         try:
@@ -139,10 +149,10 @@ class Engines:
         """What the engine is told, and what it then needs of memory."""
         adapter, root = _adapter(chosen.build), files.root if files else "/"
         try:
-            options = adapter.check(spec, root, info, chosen.build, ())
+            options = adapter.check(spec, root, info, chosen.build, chosen.devices)
         except Rejected as exc:
             return Assessment(choice=chosen, refusal=str(exc))
-        if files is None:
+        if files is None or chosen.devices:  # on GPUs little of the host's memory is needed
             return Assessment(choice=chosen)
         loading = Loading(
             spec=spec,
@@ -174,10 +184,12 @@ class Engines:
             api_key=token_urlsafe(_KEY_BYTES),
             environment=environment,
             secrets=secrets,
+            devices=choice.devices,
             shared_cache=self._shared_cache,
         )
         info = self._contents.of(files)
-        return _adapter(choice.build).launch(model, files, choice.build, info, site)
+        launch = _adapter(choice.build).launch(model, files, choice.build, info, site)
+        return replace(launch, gpu_share=model.gpu_share)
 
 
 def _adapter(build: Build) -> _Adapter:

@@ -39,7 +39,8 @@ class Counters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """Everything that a spawn needs. `env` is the whole environment of the child."""
+    """Everything that a spawn needs. `env` is the whole environment of the child. `gpu_share`: of
+    each of its GPUs; None: the whole."""
 
     backend: str
     argv: tuple[str, ...]
@@ -50,3 +51,4 @@ class Launch:
     probe: Probe
     counters: Counters = Counters()
     warnings: tuple[str, ...] = ()
+    gpu_share: float | None = None

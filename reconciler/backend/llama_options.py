@@ -1,6 +1,6 @@
 """What both of llama.cpp's servers are told: our defaults, under the manifest's words (PURE)."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from reconciler.backend.arguments import Arguments, Dialect, Tongue, translate
@@ -10,8 +10,11 @@ from reconciler.backend.model_info import ModelInfo
 from reconciler.backend.options import Default, Options, with_defaults
 from reconciler.errors import Rejected
 from reconciler.plan.desired import ModelSpec, ModelType
+from reconciler.plan.gpus import Gpu
 
 HOST = "127.0.0.1"
+KEY_VARIABLE = "LLAMA_API_KEY"
+"""Of llama-server: argv can be read by every user of the node."""
 DIALECT = Dialect(
     family="llama",
     separators={"--samplers": ";"},
@@ -54,14 +57,15 @@ def options(
     return Options(arguments=with_defaults(ours, given, flags), warnings=warnings)
 
 
-def ours_on_cpu(api_key: str) -> dict[str, str]:
-    """Variables. The key is not in argv, which every user of the node can read; a build that could
-    use GPUs must not take memory that nobody gave it."""
-    return {
-        "LLAMA_API_KEY": api_key,
-        "CUDA_VISIBLE_DEVICES": "-1",
-        "HIP_VISIBLE_DEVICES": "-1",
-    }
+def need_fields(spec: ModelSpec, devices: Sequence[Gpu]) -> None:
+    """Raises Rejected for fields of the manifest that mean nothing here."""
+    if spec.tensor_parallel_size is not None or spec.pipeline_parallel_size != 1:
+        raise Rejected(
+            "cannot use tensor_parallel_size and pipeline_parallel_size: they are vLLM's; "
+            "llama.cpp spreads a model over its GPUs by itself"
+        )
+    if spec.gpu_memory is not None and not devices:
+        raise Rejected("cannot use gpu_memory on CPU: leave it out")
 
 
 def need_fit(spec: ModelSpec, path: str, info: ModelInfo) -> None:

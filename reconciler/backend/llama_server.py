@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from reconciler.backend.environment import environment
 from reconciler.backend.inventory import Build
 from reconciler.backend.launch import Launch
-from reconciler.backend.llama_options import COUNTERS, HOST, options, ours_on_cpu
+from reconciler.backend.llama_devices import told, variables
+from reconciler.backend.llama_options import COUNTERS, HOST, KEY_VARIABLE, need_fields, options
 from reconciler.backend.model_info import ModelInfo
 from reconciler.backend.options import Default, Options
 from reconciler.backend.questions import probe
@@ -19,7 +20,6 @@ _DEFAULTS = (
     Default("--no-ui", optional=True),
     Default("--no-webui", optional=True),  # the same flag, in builds before it was renamed
     Default("--offline", optional=True),
-    Default("--device", "none", optional=True),
 )
 
 
@@ -27,8 +27,11 @@ def check(
     spec: ModelSpec, root: str, info: ModelInfo, build: Build, devices: Sequence[Gpu] = ()
 ) -> Options:
     """What the manifest says, as arguments; raises Rejected. Starts and costs nothing."""
+    need_fields(spec, devices)
+    variables(build, devices)
     engine = f"llama-server {build.version}" if build.version else "llama-server"
-    return options(spec, info, flags=build.flags, root=root, engine=engine, defaults=_DEFAULTS)
+    defaults = (*_DEFAULTS, *told(build, devices))
+    return options(spec, info, flags=build.flags, root=root, engine=engine, defaults=defaults)
 
 
 def launch(
@@ -42,10 +45,11 @@ def launch(
     if not files.path:
         # Without a model llama-server becomes a router over whatever lies in its cache.
         raise Bug(f"cannot start {model.name}: its files have no path")
-    checked = check(model.spec, files.root, info, build)
+    checked = check(model.spec, files.root, info, build, site.devices)
     projector: tuple[str, ...] = ("--mmproj", files.mmproj) if files.mmproj else ()
-    if projector and build.flags.find("--no-mmproj-offload"):
+    if projector and not site.devices and build.flags.find("--no-mmproj-offload"):
         projector = (*projector, "--no-mmproj-offload")
+    ours = {KEY_VARIABLE: site.api_key, **variables(build, site.devices)}
     return Launch(
         backend=build.id,
         argv=(
@@ -58,7 +62,7 @@ def launch(
             "--metrics",
             *(word for argument in checked.arguments for word in argument.words),
         ),
-        env=environment(model.spec.env, site, ours_on_cpu(site.api_key)),
+        env=environment(model.spec.env, site, ours),
         host=HOST,
         port=site.port,
         api_key=site.api_key,

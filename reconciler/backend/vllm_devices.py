@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from reconciler.backend.inventory import VLLM_CPU, VLLM_CUDA, VLLM_ROCM, Build
 from reconciler.backend.options import Default
+from reconciler.backend.visible_devices import by_hip_number, by_uuid
 from reconciler.backend.vllm_versions import Traits
 from reconciler.errors import Rejected
 from reconciler.plan.desired import ModelSpec
@@ -40,14 +41,9 @@ def selection(build: Build, devices: Sequence[Gpu]) -> dict[str, str]:
         case None:
             return {}
         case Vendor.NVIDIA:
-            # Whole UUIDs: vLLM asks NVML for each, which takes no abbreviation.
-            return {
-                "CUDA_VISIBLE_DEVICES": ",".join(_uuid(device) for device in devices),
-                "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-            }
+            return by_uuid(devices, "vLLM")
         case Vendor.AMD:
-            # Numbers, in one variable: vLLM refuses UUIDs here, and a second one that differs.
-            return {"HIP_VISIBLE_DEVICES": ",".join(_number(device) for device in devices)}
+            return by_hip_number(devices, "vLLM")
 
 
 def spread(spec: ModelSpec, devices: Sequence[Gpu]) -> Iterator[Default]:
@@ -113,18 +109,6 @@ def _share(written: str, devices: Sequence[Gpu]) -> str:
         shares.append(wanted / total)
     # One share counts for all of them: no device gives more than was asked.
     return f"{math.floor(min(shares) * 10_000) / 10_000:.4f}"
-
-
-def _uuid(device: Gpu) -> str:
-    if device.uuid is None:
-        raise Rejected(f"cannot give {device.name} to vLLM: its driver tells no UUID")
-    return device.uuid
-
-
-def _number(device: Gpu) -> str:
-    if device.order is None:
-        raise Rejected(f"cannot give {device.name} to vLLM: its number in HIP is not known")
-    return str(device.order)
 
 
 def _counted(count: int) -> str:

@@ -14,7 +14,8 @@ from reconciler.backend.arguments import Argument
 from reconciler.backend.environment import environment
 from reconciler.backend.inventory import Build
 from reconciler.backend.launch import Launch
-from reconciler.backend.llama_options import COUNTERS, HOST, options, ours_on_cpu
+from reconciler.backend.llama_devices import HIDDEN
+from reconciler.backend.llama_options import COUNTERS, HOST, KEY_VARIABLE, need_fields, options
 from reconciler.backend.model_info import ModelInfo
 from reconciler.backend.options import Default, Options
 from reconciler.backend.questions import probe
@@ -68,6 +69,7 @@ def check(
     spec: ModelSpec, root: str, info: ModelInfo, build: Build, devices: Sequence[Gpu] = ()
 ) -> Options:
     """What the manifest says, as arguments; raises Rejected. Starts and costs nothing."""
+    need_fields(spec, devices)
     checked = options(spec, info, flags=FLAGS, root=root, engine=_engine(build), defaults=_DEFAULTS)
     _translated(checked.arguments, build)
     return checked
@@ -102,7 +104,7 @@ def launch(
     return Launch(
         backend=build.id,
         argv=(*build.command, json.dumps(said, ensure_ascii=False, sort_keys=True)),
-        env=environment(model.spec.env, site, ours_on_cpu(site.api_key)),
+        env=environment(model.spec.env, site, {KEY_VARIABLE: site.api_key, **HIDDEN}),
         host=HOST,
         port=site.port,
         api_key=site.api_key,

@@ -1,12 +1,13 @@
 """Values for the tests of the engines, with defaults."""
 
 import stat
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from reconciler.backend.flags import Flags, parse_help
-from reconciler.backend.inventory import LLAMA_SERVER_CPU, XLLAMACPP, Build, Inventory, Missing
+from reconciler.backend.inventory import XLLAMACPP, Build, Inventory, Listed, Missing
 from reconciler.backend.model_info import ModelInfo
 from reconciler.backend.vllm_builds import flags_of
 from reconciler.backend.xllamacpp import CHILD
@@ -52,9 +53,16 @@ def files(path: str | Path = "/cache/gemma/model.gguf", **fields: Any) -> FilesC
     )
 
 
-def llama_server(flags: Flags = HELP_FLAGS, path: str = "/opt/llama.cpp/llama-server") -> Build:
+def llama_server(
+    flags: Flags = HELP_FLAGS,
+    path: str = "/opt/llama.cpp/llama-server",
+    kind: str = "cpu",
+    listed: Iterable[str] = (),
+) -> Build:
+    """`listed`: what it calls its Vulkan devices."""
     return Build(
-        id=LLAMA_SERVER_CPU,
+        id=f"llama-server-{kind}",
+        listed=tuple(Listed(f"Vulkan{at}", name) for at, name in enumerate(listed)),
         command=(path,),
         version="6123 (abc)",
         detail=f"{path}, version 6123 (abc)",

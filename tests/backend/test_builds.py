@@ -151,3 +151,38 @@ def test_does_not_offer_a_wheel_that_cannot_be_imported(tmp_path: Path) -> None:
     inventory = discover(llama_server=None, vllm=None, search_path="", python=python)
     assert inventory.build("xllamacpp") is None
     assert inventory.why_missing("xllamacpp") == "xllamacpp died of SIGILL when imported"
+
+
+CUDA_LISTED = "Available devices:\\n  CUDA0: NVIDIA H100 80GB HBM3 (81079 MiB, 80456 MiB free)\\n"
+NONE_LISTED = "Available devices:\\n  (none)\\n"
+
+
+@pytest.mark.parametrize(
+    ("says", "lists", "beside", "kinds"),
+    [
+        ("", NONE_LISTED, (), []),
+        ("", CUDA_LISTED, (), ["cuda"]),
+        ("", "  Vulkan0: AMD Radeon (RADV NAVI31) (24560 MiB, 24000 MiB free)\\n", (), ["vulkan"]),
+        ("ggml_cuda_init: found 2 ROCm devices:\\n", NONE_LISTED, (), ["rocm"]),
+        ("ggml_cuda_init: failed to initialize CUDA: no device\\n", NONE_LISTED, (), ["cuda"]),
+        ("", NONE_LISTED, ("libggml-cuda.so", "libggml-vulkan.so.1"), ["cuda", "vulkan"]),
+        ("", NONE_LISTED, ("libggml-hip.so", "libggml-cpu-haswell.so"), ["rocm"]),
+    ],
+)
+def test_tells_what_a_build_is_for(
+    tmp_path: Path, says: str, lists: str, beside: tuple[str, ...], kinds: list[str]
+) -> None:
+    for name in beside:
+        (tmp_path / name).touch()
+    path = script(
+        tmp_path,
+        f"[ \"$1\" = --list-devices ] && exec printf '{lists}'; printf '{says}version: 6123\\n'",
+    )
+
+    found = look(path)
+
+    ids = [one.id for one in found.builds if one.id.startswith("llama-server-")]
+    assert ids == ["llama-server-cpu", *(f"llama-server-{kind}" for kind in kinds)]
+    others = " and ".join(kinds) or "cpu"
+    for kind in {"cuda", "rocm", "vulkan"} - set(kinds):
+        assert found.why_missing(f"llama-server-{kind}") == f"{path} is built for {others}"

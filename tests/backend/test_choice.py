@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -5,8 +6,8 @@ import pytest
 from reconciler.backend.choice import Choice, Refusal, choose
 from reconciler.backend.inventory import Inventory
 from reconciler.plan.desired import Format, ModelType
-from reconciler.plan.ids import GpuUuid
-from tests.backend.build import inventory, llama_server, spec, vllm, xllamacpp
+from reconciler.plan.gpus import Gpu
+from tests.backend.build import gpu, inventory, llama_server, spec, vllm, xllamacpp
 
 NO_SERVER = "no llama-server on PATH"
 BOTH = inventory(llama_server(), xllamacpp())
@@ -45,8 +46,8 @@ def test_says_why_a_better_backend_was_passed_over() -> None:
 
 def test_says_of_each_backend_why_none_can_run() -> None:
     assert refused(NOTHING) == (
-        "no backend on this node can run gguf on CPU (llama-server-cpu: no llama-server on PATH; "
-        "xllamacpp: not installed; llama-cpp-python: this release cannot start it yet)"
+        "no backend on this node can run gguf on the CPU (llama-server-cpu: no llama-server on "
+        "PATH; xllamacpp: not installed; llama-cpp-python: this release cannot start it yet)"
     )
 
 
@@ -63,12 +64,14 @@ def test_takes_the_backend_that_the_manifest_names() -> None:
         (BOTH, {"backend": "llama-cpp-python"}, "this release cannot start it yet"),
         (BOTH, {"backend": "vllm-cpu"}, "it does not run gguf files"),
         (BOTH, {"backend": "vllm-cuda"}, "it does not run gguf files"),
-        (BOTH, {"backend": "llama-server-cuda"}, "it needs a GPU, and this release"),
-        (BOTH, {"backend": "ollama"}, "this release has llama-server-cpu, xllamacpp, vllm-cpu"),
+        (
+            BOTH,
+            {"backend": "llama-server-cuda"},
+            "it runs on nvidia, and the model gets the CPU; llama-server-cpu would run here",
+        ),
+        (BOTH, {"backend": "ollama"}, "this release has llama-server-cuda, llama-server-rocm"),
         (BOTH, {"engine": "mine"}, "this node names no builds"),
         (BOTH, {"type": ModelType.TRANSCRIPTION}, "not supported yet"),
-        (BOTH, {"gpus": 1}, "use gpus: 0"),
-        (BOTH, {"gpu_ids": ("0",)}, "use gpus: 0"),
     ],
 )
 def test_refuses_what_is_not_here_and_never_takes_another(
@@ -78,8 +81,44 @@ def test_refuses_what_is_not_here_and_never_takes_another(
 
 
 def test_never_falls_to_cpu_for_a_model_with_devices() -> None:
-    made = choose(spec(), Format.GGUF, BOTH, (GpuUuid("GPU-1"),))
+    made = choose(spec(), Format.GGUF, BOTH, (gpu(0),))
     assert isinstance(made, Refusal)
+    assert made.reason == (
+        "no backend on this node can run gguf on GPU 0 (GPU-00000000-aaaa-bbbb-cccc-dddddddddddd), "
+        "nvidia (llama-server-cuda: it was not looked for; llama-server-vulkan: it was not looked "
+        "for); gpus: 0 would run it on the CPU"
+    )
+
+
+def test_a_backend_that_is_named_runs_on_its_own_devices_only() -> None:
+    there = inventory(llama_server(), llama_server(kind="vulkan"), vllm("vllm-rocm"))
+    amd = gpu(vendor="amd", architecture="gfx1100")
+
+    wrong = choose(spec(backend="llama-server-cpu"), Format.GGUF, there, (amd,))
+    named = choose(spec(backend="vllm-rocm"), Format.SAFETENSORS, there, (amd,))
+    auto = choose(spec(), Format.SAFETENSORS, there, (amd,))
+
+    assert isinstance(wrong, Refusal)
+    assert "it runs on CPU, and the model gets GPU 0" in wrong.reason
+    assert wrong.reason.endswith("; llama-server-vulkan would run here")
+    assert isinstance(named, Choice)
+    assert named.devices == (amd,)
+    assert isinstance(auto, Refusal)
+    assert "; backend: vllm-rocm would, asked for by name; use a model in GGUF" in auto.reason
+
+
+@pytest.mark.parametrize(
+    ("devices", "reason"),
+    [
+        ((gpu(0), gpu(1, vendor="amd", architecture="gfx942")), "GPUs of different kinds: GPU 0"),
+        ((gpu(0, mig_of="GPU-x"), gpu(1, mig_of="GPU-x")), "several MIG instances"),
+        ((gpu(0, vendor="amd", architecture="gfx906"),), "dddddddddddd), unknown; backend: llama"),
+    ],
+)
+def test_devices_that_no_backend_can_take_are_refused(devices: Sequence[Gpu], reason: str) -> None:
+    made = choose(spec(), Format.GGUF, inventory(llama_server(kind="vulkan")), devices)
+    assert isinstance(made, Refusal)
+    assert reason in made.reason
 
 
 def test_refuses_safetensors_on_cpu_and_says_what_would_run() -> None:
@@ -96,7 +135,8 @@ def test_takes_vllm_for_safetensors_on_cpu(backend: str) -> None:
 def test_a_vllm_for_gpus_is_not_taken_on_cpu() -> None:
     reason = refused(WITH_VLLM, Format.SAFETENSORS, backend="vllm-cuda")
     assert reason == (
-        "cannot use backend vllm-cuda: it needs a GPU, and this release serves on CPU only"
+        "cannot use backend vllm-cuda: it runs on nvidia, and the model gets the CPU; vllm-cpu "
+        "would run here"
     )
 
 

@@ -3,7 +3,8 @@ from collections.abc import Mapping
 import pytest
 
 from reconciler.backend.environment import NONCE_VARIABLE, environment
-from reconciler.backend.llama_options import ours_on_cpu
+from reconciler.backend.llama_devices import HIDDEN
+from reconciler.backend.llama_options import KEY_VARIABLE
 from reconciler.backend.site import Site
 from reconciler.errors import Rejected
 from reconciler.plan.desired import SecretRef
@@ -15,7 +16,7 @@ def made_of(
     secrets: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
     site = Site(port=18001, api_key="k", environment=base, secrets=secrets or {})
-    return environment(own or {}, site, ours_on_cpu(site.api_key))
+    return environment(own or {}, site, {KEY_VARIABLE: site.api_key, **HIDDEN})
 
 
 def test_takes_over_a_short_list_of_the_agents_own_variables() -> None:

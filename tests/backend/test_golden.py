@@ -48,6 +48,26 @@ ADAPTERS = {
         llama_server(parse_help(BEFORE_THE_RENAME)),
     ),
     "llama-server with an unknown help": (llama_server_adapter, llama_server(Flags())),
+    **{
+        f"llama-server-{kind}": (llama_server_adapter, llama_server(kind=kind))
+        for kind in ("cuda", "rocm")
+    },
+    "llama-server-cuda with an unknown help": (
+        llama_server_adapter,
+        llama_server(Flags(), kind="cuda"),
+    ),
+    "llama-server-vulkan": (
+        llama_server_adapter,
+        llama_server(
+            kind="vulkan",
+            listed=(
+                "Intel(R) UHD Graphics 770 (ADL-S GT1)",
+                "AMD Radeon RX 7900 XTX (RADV NAVI31)",
+                "AMD Radeon RX 7900 XTX (RADV NAVI31)",
+                "AMD Radeon Graphics (RADV RAPHAEL_MENDOCINO)",
+            ),
+        ),
+    ),
     "xllamacpp": (xllamacpp_adapter, xllamacpp()),
     **{
         f"vllm-{kind} {version}": (vllm_adapter, vllm(f"vllm-{kind}", version))

@@ -1,6 +1,6 @@
 """Looks at files and engines: everything is asked for at each tick, nothing is reckoned twice."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -12,6 +12,7 @@ from reconciler.backend.engines import Assessment, Engines
 from reconciler.cache.model_cache import ModelCache
 from reconciler.loop.observation import Looks, Observer, Secrets
 from reconciler.plan.desired import DesiredModel, SecretRef
+from reconciler.plan.gpus import Gpu
 from reconciler.plan.ids import FilesDigest, Instance, SpecHash
 from reconciler.plan.observed import FilesCached
 from tests.backend.build import inventory, llama_server, model
@@ -26,14 +27,18 @@ class CountingEngines(Engines):
 
     asked = 0
 
-    def assess(self, model: DesiredModel, files: FilesCached | None) -> Assessment:
+    def assess(
+        self, model: DesiredModel, files: FilesCached | None, devices: Sequence[Gpu] = ()
+    ) -> Assessment:
         self.asked += 1
-        return super().assess(model, files)
+        return super().assess(model, files, devices)
 
 
 class HesitantEngines(CountingEngines):
-    def assess(self, model: DesiredModel, files: FilesCached | None) -> Assessment:
-        return replace(super().assess(model, files), lasting=False)
+    def assess(
+        self, model: DesiredModel, files: FilesCached | None, devices: Sequence[Gpu] = ()
+    ) -> Assessment:
+        return replace(super().assess(model, files, devices), lasting=False)
 
 
 class Watching:
