@@ -9,7 +9,8 @@ and hardly touched: they are left out. Mapped weights are pages of their file.
 
 Sources: llama_kv_cache, llama_context and common_fit_params in ggml-org/llama.cpp; GGUF's keys in
 ggml/docs/gguf.md. Measured with xllamacpp 2026.10 and Gemma 3 270M: 99 MiB beside the weights at a
-context of 512; 126 MiB more at 32,768, as its cache is larger.
+context of 512; 126 MiB more at 32,768, as its cache is larger. Told that it was trained with 4 Mi
+tokens, its context was made 722,944 by the engine to leave a margin of 21,000 of 24,105 MiB.
 """
 
 from reconciler.backend.loading import Loading
@@ -21,7 +22,7 @@ PROCESS_BYTES = 90 << 20
 _MIB = 1 << 20
 _CELLS = 256
 """A cache has a multiple of so many."""
-_FIT_MARGIN_BYTES = 1024 * _MIB
+_FIT_MARGIN_MIB = 1024
 _FIT_TOKENS = 4096
 """The engine's own defaults of `fit_target` and `fit_ctx`."""
 _UNSET = (None, "0")
@@ -62,7 +63,7 @@ def _cache(loading: Loading, *, beside_bytes: int) -> tuple[int | None, int | No
     if tokens is None or token_bytes is None:
         return tokens, None
     if loading.machine_bytes is not None and _shrinks(loading):
-        room = loading.machine_bytes - _FIT_MARGIN_BYTES - beside_bytes
+        room = loading.machine_bytes - _margin_bytes(loading.options) - beside_bytes
         tokens = min(tokens, max(_least(loading.options), room // token_bytes))
     tokens = -(-tokens // _CELLS) * _CELLS
     return tokens, tokens * token_bytes
@@ -94,6 +95,12 @@ def _shrinks(loading: Loading) -> bool:
     knows = flags.find("--fit") is not None or not flags.complete
     options = loading.options
     return knows and options.value("--fit") != "off" and options.value("--ctx-size") in _UNSET
+
+
+def _margin_bytes(options: Options) -> int:
+    """One value, or one for each device, of which the CPU is the only one here."""
+    first = (options.value("--fit-target") or "").partition(",")[0]
+    return (int(first) if first.isdecimal() else _FIT_MARGIN_MIB) * _MIB
 
 
 def _least(options: Options) -> int:

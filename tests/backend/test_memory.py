@@ -94,6 +94,8 @@ def test_the_engine_makes_a_context_that_nobody_asked_for_smaller_by_itself() ->
     assert llama(LLAMA, machine_bytes=64 * GIB).kv_cache_bytes == whole
     beside = 4 * GIB + llama_memory.PROCESS_BYTES + PROMPTS
     assert llama(LLAMA, machine_bytes=beside + 3 * GIB).kv_cache_bytes == 2 * GIB
+    tight = {"fit_target": 3072}
+    assert llama(LLAMA, machine_bytes=beside + 4 * GIB, extra_args=tight).tokens == 8192
     assert llama(LLAMA, machine_bytes=GIB).tokens == 4096
     assert llama(LLAMA, machine_bytes=GIB, extra_args={"fit_ctx": 512}).tokens == 512
     assert llama(LLAMA, machine_bytes=GIB, flags=Flags()).tokens == 4096
