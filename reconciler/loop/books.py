@@ -28,7 +28,8 @@ _CAUSES = {"run": RestartCause.CRASHED, "load": RestartCause.LOAD_FAILED}
 
 @dataclass(slots=True)
 class _Page:
-    """One model's page. `loaded`: instances that were loaded here at least once."""
+    """One model's page. `loaded`: instances that were loaded here at least once. `resuming`: as in
+    `ObservedModel`."""
 
     failure: Failure | None = None
     recent: deque[Failure] = field(default_factory=lambda: deque(maxlen=_RECENT))
@@ -36,6 +37,7 @@ class _Page:
     restarts: Counter[RestartCause] = field(default_factory=Counter)
     last_lines: tuple[str, ...] = ()
     starts: int = 0
+    resuming: bool = False
     loaded: set[Instance] = field(default_factory=set)
 
 
@@ -69,6 +71,9 @@ class Books:
 
     def restart_causes(self, model: ModelName) -> tuple[tuple[str, int], ...]:
         return tuple(sorted((cause.value, n) for cause, n in self._page(model).restarts.items()))
+
+    def resuming(self, model: ModelName) -> bool:
+        return self._page(model).resuming
 
     def forgive(self, model: ModelName | None) -> Mapping[ModelName, Failure]:
         """Forget the failure of a model, or of all, so that it is tried at once (R7)."""
@@ -114,6 +119,7 @@ class Books:
             if page.starts:
                 page.restarts[page.cause] += 1
             page.starts += 1
+            page.resuming = False
         if view.loaded_at is not None:
             page.loaded.add(view.instance)
 
@@ -178,6 +184,7 @@ class Books:
         page = self._page(stopped.model)
         if page.failure and page.failure.during == "stop":
             page.failure = None
+        page.resuming = stopped.failure is None
         if stopped.failure is None or instance is None:
             return
         page.cause = RestartCause.LOAD_FAILED

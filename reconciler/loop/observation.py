@@ -238,6 +238,7 @@ def _model(
         refusal=(look.assessment.refusal or look.secrets.refusal) if look else None,
         hindrance=look.secrets.hindrance if look else None,
         need=look.assessment.need if look else None,
+        resuming=books.resuming(name),
         in_flight=seen.in_flight.get(name),
         failure=_of_these_files(failure, files) if failure is not None else None,
     )

@@ -142,7 +142,8 @@ class ObservedModel:
     `hindrance`: why it cannot be started just now (a secret's file is missing). Both are found
     without starting anything, so they never cost what serves. None: nothing speaks against it.
     `unknown`: what has to be known before it can be planned, and is being asked; None: nothing.
-    `need`: of memory; None: not known.
+    `need`: of memory; None: not known. `resuming`: we have stopped its process, not for a
+    failure, and started no other since.
     """
 
     name: ModelName
@@ -152,6 +153,7 @@ class ObservedModel:
     hindrance: str | None = None
     unknown: str | None = None
     need: Need | None = None
+    resuming: bool = False
     in_flight: InFlight | None = None
     failure: Failure | None = None
 

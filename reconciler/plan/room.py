@@ -20,6 +20,11 @@ def rank(case: Case) -> tuple[int, bool, str]:
     return (-priority, case.process is not None, case.name)
 
 
+def _turn(case: Case) -> tuple[bool, int, bool, str]:
+    """First what was stopped for its successor: nobody else takes its slot, or its memory."""
+    return (not case.seen.resuming, *rank(case))
+
+
 def grant(
     cases: Sequence[Case],
     steps: dict[ModelName, Step],
@@ -33,7 +38,7 @@ def grant(
     A backend is stopped for its successor only when that could start: so a change to many models
     rolls over them, and a model whose devices do not come free keeps serving.
     """
-    asking = sorted((case for case in cases if steps[case.name].needs_room), key=rank)
+    asking = sorted((case for case in cases if steps[case.name].needs_room), key=_turn)
     if not asking:
         return steps
     granted = dict(steps)

@@ -72,6 +72,18 @@ def failed(during: str, spec_hash: SpecHash = WANTED.spec_hash) -> EffectFailed:
     )
 
 
+def test_what_we_have_stopped_resumes_until_it_is_started_again() -> None:
+    made = books()
+    made.see(view(instance=OLD))
+    assert not made.resuming(M)
+    made.book_outcome(BackendStopped(model=M, nonce=Nonce("n1")), at=1.0)
+    assert made.resuming(M)
+    made.see(view("n2"))
+    assert not made.resuming(M)
+    made.book_outcome(BackendStopped(model=M, nonce=Nonce("n2"), failure="hung"), at=2.0)
+    assert not made.resuming(M)
+
+
 def test_an_exit_is_a_failure_with_its_last_lines() -> None:
     made = books()
     made.see(view())

@@ -138,6 +138,7 @@ def observed_model(name: str, data: Data) -> ObservedModel:
         hindrance=data.get("hindrance"),
         unknown=data.get("unknown"),
         need=need(data.get("need")),
+        resuming=data.get("resuming", False),
         in_flight=under_way
         and InFlight(
             kind=EffectKind(under_way["kind"]),
