@@ -24,10 +24,10 @@ from tests.e2e.manifests import manifest
 from tests.engines.tiny_models import write_llama, write_reranker
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
 
 VLLM = REPOSITORY / ".venv-vllm" / "bin" / "vllm"
-LOAD_SECONDS = 240.0
+LOAD_SECONDS = 300.0
 MINILM = "huggingface/sentence-transformers_all-MiniLM-L6-v2"
 DEFAULTS = """\
   defaults:
