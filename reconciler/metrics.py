@@ -80,6 +80,16 @@ FETCH_BYTES = Shown(
     help="Of the model's files while they are fetched, checked or imported: done, and in total.",
     labels=("model", "doing", "kind"),
 )
+GPU_MEMORY = Shown(
+    name="xgen_gpu_memory_bytes",
+    help="Of a GPU's memory, as far as its driver tells: total, used and free.",
+    labels=("gpu", "kind"),
+)
+GPU_UTILIZATION = Shown(
+    name="xgen_gpu_utilization_ratio",
+    help="How busy a GPU is, 0 to 1, where its driver tells.",
+    labels=("gpu",),
+)
 REQUESTS_IN_FLIGHT = Shown(
     name="xgen_requests_in_flight",
     help="Requests that the model's backends are working on.",

@@ -154,7 +154,7 @@ class Condition:
     """A fact about the node, in the manner of Kubernetes conditions. `since`: RFC 3339, UTC.
 
     Types: `SourceReady`, `ManifestValid`, `Reconciling`, `Suspended`, `Draining`, `HubReady`,
-    `ManifestKept`, `ProcessesClear`.
+    `ManifestKept`, `ProcessesClear`, `DevicesKnown`.
     `status` is "True", "False" or "Unknown"; `reason` is one CamelCase word.
     """
 
@@ -175,15 +175,25 @@ class Revision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """A GPU (none are detected yet; the shape is final). Memory in bytes, utilisation 0–100."""
+    """A GPU that has a number here. What its driver does not tell is None; utilisation 0–100.
+
+    `identity`: as models hold it: its UUID, else its PCI address. `problem`: why it is given to
+    nobody; None: it can be.
+    """
 
     index: int
-    uuid: str
+    identity: str
+    uuid: str | None
+    pci: str | None
     name: str
     vendor: str
-    memory_total_bytes: int
-    memory_free_bytes: int
-    utilization: int
+    gpu_class: str
+    architecture: str | None = None
+    memory_total_bytes: int | None = None
+    memory_used_bytes: int | None = None
+    memory_free_bytes: int | None = None
+    utilization: int | None = None
+    problem: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

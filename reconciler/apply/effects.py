@@ -52,13 +52,14 @@ class Prepared:
 
 @dataclass(slots=True, kw_only=True)
 class _Running:
-    """`fetch` is set for a download, `nonce` for a stop, `gpus` for a start."""
+    """`fetch` is set for a download, `nonce` for a stop, `gpus` and their share for a start."""
 
     kind: EffectKind
     spec_hash: SpecHash
     fetch: Fetch | None = None
     nonce: Nonce | None = None
     gpus: tuple[GpuUuid, ...] = ()
+    gpu_share: float | None = None
     since: float = 0.0
     task: asyncio.Task[None] | None = None
 
@@ -117,6 +118,7 @@ class Effects:
                 since=running.since,
                 detail=running.fetch.detail if running.fetch else "",
                 gpus=running.gpus,
+                gpu_share=running.gpu_share,
                 nonce=running.nonce,
                 aborting=running.fetch is not None and running.fetch.given_up,
             )
@@ -167,10 +169,14 @@ class Effects:
                 running = _Running(kind=EffectKind.FETCH, spec_hash=action.spec_hash, fetch=fetch)
                 return running, self._fetch(model, fetch)
             case StartBackend():
+                prepared = _required(action.model, known)
                 running = _Running(
-                    kind=EffectKind.START, spec_hash=action.instance.spec_hash, gpus=action.gpus
+                    kind=EffectKind.START,
+                    spec_hash=action.instance.spec_hash,
+                    gpus=action.gpus,
+                    gpu_share=prepared.desired.gpu_share,
                 )
-                return running, self._start(action, _required(action.model, known))
+                return running, self._start(action, prepared)
             case StopBackend():
                 spec_hash = self._spec_hash_of(action.nonce)
                 running = _Running(kind=EffectKind.STOP, spec_hash=spec_hash, nonce=action.nonce)

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from reconciler.cache.amounts import human
 from reconciler.cli.client import Json
 from reconciler.cli.table import Column, table
 
@@ -57,8 +58,23 @@ def _heading(server: Json) -> Text:
         f"agent {server.get('agent_version') or 'of an unknown version'}",
         f"manifest {revision[:12]}" if revision else "no manifest yet",
         readiness(server),
+        *_gpus(server.get("gpu") or {}),
     ]
     return Text.assemble((str(server.get("node")), "bold"), f"  {', '.join(said)}\n")
+
+
+def _gpus(gpu: Json) -> Iterator[str]:
+    """How many can be used, and their memory where it is told of all of them."""
+    count = gpu.get("count")
+    if not count:
+        return
+    said = f"{count} GPU{'' if count == 1 else 's'} ({gpu.get('type')})"
+    usable = [device for device in gpu.get("devices", ()) if not device.get("problem")]
+    free = [device.get("memory_free_bytes") for device in usable]
+    total = [device.get("memory_total_bytes") for device in usable]
+    if None not in (*free, *total):
+        said += f", {human(sum(free))} of {human(sum(total))} free"
+    yield said
 
 
 def _row(server: Json, model: Json) -> list[Text]:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from reconciler.loop.intent import Understanding
+from reconciler.plan.gpu_roll import Roll
 from reconciler.status import Condition
 
 
@@ -42,6 +43,19 @@ def left_alone(doubts: Iterable[str]) -> Fact:
 def too_large(message: str) -> Fact:
     """The cache is larger than its budget; nothing is evicted before something comes."""
     return Fact(type="CacheInBudget", status=False, reason="TooLarge", message=message)
+
+
+def devices_known(roll: Roll) -> Fact | None:
+    """None where there is no GPU, and nothing is amiss."""
+    if roll.notes:
+        reason = "GpuLost" if roll.lost else "DriverSilent"
+        message = "; ".join(roll.notes)
+        return Fact(type="DevicesKnown", status=False, reason=reason, message=message)
+    if not roll.usable:
+        return None
+    count = len(roll.usable)
+    said = "; ".join([f"{count} GPU{'' if count == 1 else 's'}", *roll.hints])
+    return Fact(type="DevicesKnown", status=True, reason="Told", message=said)
 
 
 def source_facts(now: Understanding) -> Iterable[Fact]:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from reconciler.apply.backends import Backends, BackendView
 from reconciler.apply.comparisons import Doubt
@@ -15,6 +16,7 @@ from reconciler.errors import Rejected, Transient
 from reconciler.loop.books import Books
 from reconciler.loop.memory import Memory, MemoryWatch
 from reconciler.plan.desired import DesiredModel, ModelSpec, Refresh, SecretRef
+from reconciler.plan.gpu_claims import Claim
 from reconciler.plan.ids import FilesDigest, ModelName, Nonce
 from reconciler.plan.observed import (
     Failure,
@@ -28,6 +30,7 @@ from reconciler.plan.observed import (
 )
 
 Views = Mapping[ModelName, tuple[BackendView, ...]]
+_ON_CPU = Claim()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,12 +51,18 @@ class Look:
     desired: DesiredModel
     files: FilesCached | None
     assessment: Assessment
+    claim: Claim = _ON_CPU
     secrets: Secrets = Secrets()
 
-    def still_holds(self, model: DesiredModel, files: FilesCached | None) -> bool:
+    @property
+    def refusal(self) -> str | None:
+        return self.claim.refusal or self.assessment.refusal or self.secrets.refusal
+
+    def still_holds(self, model: DesiredModel, files: FilesCached | None, claim: Claim) -> bool:
         """Whether asking again would give an equal look."""
         return (
             self.assessment.lasting
+            and (self.claim is claim or self.claim == claim)
             and (self.desired is model or self.desired == model)
             and (self.files is files or self.files == files)
         )
@@ -104,13 +113,24 @@ class Observer:
             leftovers=self._backends.leftovers(),
         )
 
-    def look(self, models: Iterable[DesiredModel], views: Views) -> Looks:
+    def look(
+        self,
+        models: Iterable[DesiredModel],
+        views: Views,
+        claims: Mapping[ModelName, Claim] = MappingProxyType({}),
+    ) -> Looks:
         """Ask the cache about each model, and the engines about each that is not as it was.
 
-        Secrets are read only for what does not run as it is wanted, and not kept. The very value of
-        the call before where nothing is new. For a thread: it reads the disk.
+        `claims`: which GPUs models get; one without an entry gets none. Secrets are read only for
+        what does not run as it is wanted, and not kept. The very value of the call before where
+        nothing is new. For a thread: it reads the disk.
         """
-        looks = {model.name: self._look(model, views.get(model.name, ())) for model in models}
+        looks = {
+            model.name: self._look(
+                model, views.get(model.name, ()), claims.get(model.name, _ON_CPU)
+            )
+            for model in models
+        }
         if looks != self._looks:
             self._looks = looks
         return self._looks
@@ -125,12 +145,14 @@ class Observer:
             return None
         return await asyncio.to_thread(self._memory.look, self._backends.families())
 
-    def _look(self, model: DesiredModel, views: tuple[BackendView, ...]) -> Look:
+    def _look(self, model: DesiredModel, views: tuple[BackendView, ...], claim: Claim) -> Look:
         files = self._cache.lookup(model.spec) if model.enabled else None
         look = self._looks.get(model.name)
-        if look is None or not look.still_holds(model, files):
-            assessment = self._engines.assess(model, files)
-            look = Look(desired=model, files=files, assessment=assessment)
+        if look is None or not look.still_holds(model, files, claim):
+            assessment = Assessment()  # of a model whose devices are not settled nothing is known
+            if claim.refusal is None and claim.unknown is None:
+                assessment = self._engines.assess(model, files, claim.devices)
+            look = Look(desired=model, files=files, assessment=assessment, claim=claim)
         secrets = self._secrets(model, files, views)
         return look if secrets == look.secrets else replace(look, secrets=secrets)
 
@@ -150,14 +172,20 @@ class Observer:
 
 
 def observed(
-    seen: Seen, looks: Looks, books: Books, memory: Memory | None, *, max_parallel_loads: int
+    seen: Seen,
+    looks: Looks,
+    books: Books,
+    memory: Memory | None,
+    *,
+    misplaced: Mapping[Nonce, str],
+    max_parallel_loads: int,
 ) -> Observed:
-    """Everything that the planner may know."""
-    held = memory.held if memory is not None else {}
+    """Everything that the planner may know. `misplaced`: see `Gpus`."""
+    judged = _Judged(held=memory.held if memory is not None else {}, misplaced=misplaced)
     names = looks.keys() | seen.views.keys() | seen.in_flight.keys()
     return Observed(
         processes_read=True,
-        models={name: _model(name, seen, looks.get(name), books, held) for name in names},
+        models={name: _model(name, seen, looks.get(name), books, judged) for name in names},
         leftovers=seen.leftovers,
         max_parallel_loads=max_parallel_loads,
         room=memory.room if memory is not None else None,
@@ -213,8 +241,16 @@ def damaged(looks: Looks, books: Books) -> Mapping[ModelName, ModelSpec]:
     }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Judged:
+    """What was found out about processes: bytes of memory, and GPUs that they were not given."""
+
+    held: Mapping[Nonce, int]
+    misplaced: Mapping[Nonce, str]
+
+
 def _model(
-    name: ModelName, seen: Seen, look: Look | None, books: Books, held: Mapping[Nonce, int]
+    name: ModelName, seen: Seen, look: Look | None, books: Books, judged: _Judged
 ) -> ObservedModel:
     files = look.files if look else None
     failure = books.failure(name)
@@ -230,13 +266,16 @@ def _model(
                 started_at=view.started_at,
                 loaded_at=view.loaded_at,
                 gpus=view.gpus,
-                held_bytes=held.get(view.nonce, 0),
+                gpu_share=view.launch.gpu_share,
+                misplaced=judged.misplaced.get(view.nonce),
+                held_bytes=judged.held.get(view.nonce, 0),
             )
             for view in seen.views.get(name, ())
         ),
         files=files or FilesMissing(),
-        refusal=(look.assessment.refusal or look.secrets.refusal) if look else None,
+        refusal=look.refusal if look else None,
         hindrance=look.secrets.hindrance if look else None,
+        unknown=look.claim.unknown if look else None,
         need=look.assessment.need if look else None,
         resuming=books.resuming(name),
         in_flight=seen.in_flight.get(name),

@@ -11,6 +11,7 @@ from reconciler.loop.clock import Clock
 from reconciler.loop.conditions import (
     DRAINING,
     SUSPENDED,
+    devices_known,
     left_alone,
     source_facts,
     stamped,
@@ -18,8 +19,9 @@ from reconciler.loop.conditions import (
     waiting,
 )
 from reconciler.loop.intent import Understanding
-from reconciler.loop.report import ModelFacts, model_status, settled
+from reconciler.loop.report import ModelFacts, devices_of, model_status, settled
 from reconciler.plan.actions import Outlook
+from reconciler.plan.gpu_roll import Roll
 from reconciler.plan.ids import ModelName
 from reconciler.plan.phase import State, advance
 from reconciler.status import Status
@@ -50,14 +52,16 @@ class Publisher:
         facts: Mapping[ModelName, ModelFacts],
         understanding: Understanding,
         *,
+        roll: Roll | None = None,
         waits: Sequence[str] = (),
         doubts: Sequence[str] = (),
         over_budget: str | None = None,
     ) -> None:
         """Publish what a tick came to.
 
-        `waits`: what holds up the node as a whole. `doubts`: processes and records that are left
-        alone, because they are not surely ours. `over_budget`: of the cache, if it is too large.
+        `roll`: the GPUs; None: nobody has looked yet. `waits`: what holds up the node as a whole.
+        `doubts`: processes and records that are left alone, because they are not surely ours.
+        `over_budget`: of the cache, if it is too large.
         """
         shown = [outlook for outlook in outlooks if facts[outlook.model].known]
         self._check_steps(shown)
@@ -74,6 +78,8 @@ class Publisher:
             conditions.append(left_alone(doubts))
         if over_budget is not None:
             conditions.append(too_large(over_budget))
+        if roll is not None and (devices := devices_known(roll)) is not None:
+            conditions.append(devices)
         if self._status.draining:
             conditions.append(DRAINING)
         models = [
@@ -86,6 +92,7 @@ class Publisher:
             replace(
                 self._status,
                 revision=understanding.revision,
+                devices=devices_of(roll) if roll is not None else (),
                 models=tuple(sorted(models, key=lambda model: model.name)),
                 elsewhere=desired.elsewhere if desired else (),
                 ready=self._status.ready or ready,

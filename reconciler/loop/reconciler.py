@@ -20,6 +20,7 @@ from reconciler.loop.books import Books
 from reconciler.loop.chronicle import Chronicle
 from reconciler.loop.clock import Clock
 from reconciler.loop.commands import Commands
+from reconciler.loop.gpus import GpuLedger, Gpus
 from reconciler.loop.intent import Intent, Understanding
 from reconciler.loop.keeping import Keeping
 from reconciler.loop.observation import (
@@ -65,6 +66,7 @@ class Reconciler:
         *,
         intent: Intent,
         observer: Observer,
+        gpus: GpuLedger,
         keeping: Keeping,
         comparisons: Comparisons,
         mendings: Mendings,
@@ -82,6 +84,7 @@ class Reconciler:
     ) -> None:
         self._intent = intent
         self._observer = observer
+        self._gpus = gpus
         self._keeping = keeping
         self._comparisons = comparisons
         self._mendings = mendings
@@ -157,13 +160,14 @@ class Reconciler:
         if self._book(now) | self._mend() | self._obey(desired):
             self._standstill = None
         seen = self._observer.see()
-        models = desired.models if desired else ()
-        looks = await asyncio.to_thread(self._observer.look, models, seen.views)
+        gpus = self._gpus.look(desired, seen, self._backends.families())
+        looks = await self._look(gpus, seen)
         if desired is not None and self._keeping.is_due(looks, seen):
-            looks = await self._pin(desired, looks, seen)
+            looks = await self._pin(gpus, looks, seen)
         scene = Scene(
             understanding=understanding,
             looks=looks,
+            gpus=gpus,
             seen=seen,
             doubts=self._backends.problems,
             over_budget=self._keeping.over_budget(),
@@ -182,7 +186,7 @@ class Reconciler:
 
     async def _move(self, scene: Scene, now: float) -> Plan:
         """Plan, begin what is planned, and report it."""
-        seen, looks, desired = scene.seen, scene.looks, scene.understanding.desired
+        seen, looks, desired = scene.seen, scene.looks, scene.gpus.desired
         self._standstill = None
         self._remember(seen, looks)
         doubted = doubts(seen, looks, self._books)
@@ -195,6 +199,7 @@ class Reconciler:
             looks,
             self._books,
             scene.memory,
+            misplaced=scene.gpus.misplaced,
             max_parallel_loads=self._max_parallel_loads,
         )
         made = plan(desired, there, now)
@@ -205,11 +210,15 @@ class Reconciler:
         self._standstill = standstill(scene, there, made)
         return made
 
-    async def _pin(self, desired: Desired, looks: Looks, seen: Seen) -> Looks:
+    async def _look(self, gpus: Gpus, seen: Seen) -> Looks:
+        models = gpus.desired.models if gpus.desired else ()
+        return await asyncio.to_thread(self._observer.look, models, seen.views, gpus.claims)
+
+    async def _pin(self, gpus: Gpus, looks: Looks, seen: Seen) -> Looks:
         """Let what is needed stay, then look again: until now another agent might take it."""
         if await asyncio.to_thread(self._keeping.pin, looks, seen) and self._books.hurry_fetches():
             self._standstill = None
-        return await asyncio.to_thread(self._observer.look, desired.models, seen.views)
+        return await self._look(gpus, seen)
 
     def _mend(self) -> bool:
         """Whether the hub holds other files now where they were damaged."""
@@ -321,6 +330,7 @@ class Reconciler:
             made.outlook,
             facts,
             scene.understanding,
+            roll=scene.gpus.roll,
             waits=made.notes,
             doubts=scene.doubts,
             over_budget=scene.over_budget,

@@ -10,10 +10,12 @@ from reconciler.backend.choice import Choice
 from reconciler.masking import is_secret_name, masked_argv
 from reconciler.plan.actions import Outlook, Plan
 from reconciler.plan.desired import DesiredModel
+from reconciler.plan.gpu_roll import Roll
 from reconciler.plan.ids import ModelName
 from reconciler.plan.observed import Failure, FilesCached, InFlight
 from reconciler.plan.phase import State
 from reconciler.status import (
+    Device,
     Endpoint,
     FailureNote,
     ModelDetail,
@@ -94,6 +96,29 @@ def model_status(outlook: Outlook, facts: ModelFacts, *, wall: Wall) -> ModelSta
         progress=facts.progress or (facts.noticed.progress if facts.noticed else None),
         retry_at=wall(outlook.retry_at) if outlook.retry_at is not None else None,
         detail=replace(_detail(view, facts, wall), need=outlook.need),
+    )
+
+
+def devices_of(roll: Roll) -> tuple[Device, ...]:
+    """Those that have a number."""
+    return tuple(
+        Device(
+            index=gpu.index,
+            identity=gpu.identity,
+            uuid=gpu.uuid,
+            pci=gpu.pci,
+            name=gpu.name,
+            vendor=gpu.vendor,
+            gpu_class=gpu.gpu_class,
+            architecture=gpu.architecture,
+            memory_total_bytes=gpu.memory_total_bytes,
+            memory_used_bytes=gpu.memory_used_bytes,
+            memory_free_bytes=gpu.memory_free_bytes,
+            utilization=gpu.utilization,
+            problem=gpu.unusable,
+        )
+        for gpu in roll.devices
+        if gpu.index is not None
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from reconciler.apply.pushes import Noticed
+from reconciler.loop.gpus import Gpus
 from reconciler.loop.intent import Understanding
 from reconciler.loop.memory import Memory
 from reconciler.loop.observation import Looks, Seen
@@ -27,6 +28,7 @@ class Scene:
 
     understanding: Understanding
     looks: Looks
+    gpus: Gpus
     seen: Seen
     doubts: tuple[str, ...]
     over_budget: str | None
@@ -36,10 +38,11 @@ class Scene:
     ending: bool
 
     def is_as(self, before: "Scene") -> bool:
-        """Looks, memory and the manifest are the very same values while nothing in them changes."""
+        """What is compared by identity is the very same value while nothing in it changes."""
         return (
             self.understanding is before.understanding
             and self.looks is before.looks
+            and self.gpus is before.gpus
             and self.memory is before.memory
             and self.seen == before.seen
             and (self.doubts, self.over_budget, self.noticed, self.epoch, self.ending)

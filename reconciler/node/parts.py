@@ -13,6 +13,7 @@ from starlette.types import ASGIApp
 from reconciler.apply.backends import Backends
 from reconciler.apply.comparisons import Comparisons
 from reconciler.apply.effects import Effects
+from reconciler.apply.gpu_watch import GpuWatch
 from reconciler.apply.log_reader import Logs
 from reconciler.apply.mendings import Mendings
 from reconciler.apply.pushes import Pushes
@@ -26,6 +27,7 @@ from reconciler.hub.writable import WritableHub
 from reconciler.jobs.job import JobState
 from reconciler.loop.chronicle import Chronicle
 from reconciler.loop.commands import Commands
+from reconciler.loop.gpus import GpuLedger
 from reconciler.loop.intent import Intent
 from reconciler.loop.keeping import Keeping
 from reconciler.loop.memory import MemoryWatch
@@ -41,6 +43,7 @@ from reconciler.node.import_report import ImportReport
 from reconciler.node.imports import Downloads, Importer, make_imports
 from reconciler.node.metered_store import MeteredStore
 from reconciler.node.tokens import TokenCount
+from reconciler.observe.devices.survey import survey
 from reconciler.observe.engine_pages import EnginePages
 from reconciler.observe.host_memory import read_physical
 from reconciler.plan.ids import NodeName
@@ -108,8 +111,9 @@ async def assembled(
     await asyncio.to_thread(cache.open)
     metrics.show_imports({state.value: partial(imports.count, state) for state in JobState})
     metrics.show_cache(lambda: cache.used_bytes, lambda: cache.keeper.budget_bytes)
-    engines = await asyncio.to_thread(_engines, settings)
-    async with AsyncExitStack() as stack:
+    watch = GpuWatch(survey, clock=clock.monotonic, wake=wakeup.set)
+    async with watch, AsyncExitStack() as stack:
+        engines = await asyncio.to_thread(_engines, settings)
         await asyncio.to_thread(imports.open)
         stack.push_async_callback(asyncio.to_thread, imports.close)
         hub_models = HubModels(_writer(settings), cache=cache, node=node)
@@ -167,6 +171,7 @@ async def assembled(
                     memory=MemoryWatch(clock=clock.monotonic),
                     environment=settings.environment,
                 ),
+                gpus=GpuLedger(watch, settings.environment),
                 keeping=Keeping(cache),
                 comparisons=Comparisons(cache, wake=wakeup.set),
                 mendings=Mendings(cache, wake=wakeup.set),

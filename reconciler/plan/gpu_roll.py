@@ -28,11 +28,13 @@ class Roll:
     """`devices`: by index, then those that were never usable. `told`: what each step said.
 
     `notes`: what is amiss, as sentences. `failed`: a driver does not answer, so there may be more.
+    `hints`: what of the masks is not clear.
     """
 
     devices: tuple[Gpu, ...] = ()
     told: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    hints: tuple[str, ...] = ()
     failed: bool = False
 
     @property
@@ -43,6 +45,20 @@ class Roll:
             for device in self.devices
             if device.index is not None and device.unusable is None
         )
+
+    @property
+    def lost(self) -> tuple[Gpu, ...]:
+        """What had a number, and is not usable any more."""
+        return tuple(
+            device
+            for device in self.devices
+            if device.index is not None and device.unusable is not None
+        )
+
+    @property
+    def lasting(self) -> "Roll":
+        """Without the figures that move from one survey to the next."""
+        return replace(self, devices=tuple(map(_without_figures, self.devices)))
 
     def find(self, identity: GpuUuid) -> Gpu | None:
         return next((device for device in self.devices if device.identity == identity), None)
@@ -74,7 +90,8 @@ def enrolled(
     return Roll(
         devices=devices,
         told=tuple(f"{answer.step}: {answer.reason}" for answer in answers),
-        notes=(*_of_faults(faults, kept), *_of_lost(answers, devices), *found.notes),
+        notes=(*_of_faults(faults, kept), *_of_lost(answers, devices)),
+        hints=found.notes,
         failed=bool(faults),
     )
 

@@ -20,7 +20,7 @@ from reconciler.proxy.board import StatusReader
 from reconciler.proxy.exposition import Merged
 from reconciler.proxy.inflight import Traffic
 from reconciler.proxy.turns import Turns
-from reconciler.status import Endpoint, ModelStatus, Status
+from reconciler.status import Device, Endpoint, ModelStatus, Status
 
 _CLASSIC = b"text/plain; version=0.0.4; charset=utf-8"
 
@@ -97,6 +97,15 @@ def _shown(
             [((m.name,), m.detail.load_seconds) for m in models if m.detail.load_seconds],
         ),
         (names.FETCH_BYTES, [value for model in models for value in _fetch_bytes(model)]),
+        (names.GPU_MEMORY, [value for each in status.devices for value in _gpu_memory(each)]),
+        (
+            names.GPU_UTILIZATION,
+            [
+                ((each.identity,), each.utilization / 100)
+                for each in status.devices
+                if each.utilization is not None
+            ],
+        ),
         (names.REQUESTS_IN_FLIGHT, [((m.name,), float(in_flight(m.name))) for m in models]),
         (names.REQUESTS_WAITING, [((m.name,), float(waiting(m.name))) for m in models]),
     ]
@@ -104,6 +113,15 @@ def _shown(
 
 def _states(model: ModelStatus) -> list[Value]:
     return [((model.name, state.value), float(state is model.state)) for state in State]
+
+
+def _gpu_memory(device: Device) -> list[Value]:
+    kinds = (
+        ("total", device.memory_total_bytes),
+        ("used", device.memory_used_bytes),
+        ("free", device.memory_free_bytes),
+    )
+    return [((device.identity, kind), float(size)) for kind, size in kinds if size is not None]
 
 
 def _fetch_bytes(model: ModelStatus) -> list[Value]:

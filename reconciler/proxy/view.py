@@ -129,9 +129,11 @@ def _progress(model: ModelStatus) -> Json | None:
 
 
 def _gpu(devices: tuple[Device, ...]) -> Json:
-    vendors = {device.vendor for device in devices}
+    """`count`: of those that models can be given."""
+    usable = [device for device in devices if device.problem is None]
+    vendors = {device.vendor for device in usable}
     kind = "cpu" if not vendors else vendors.pop() if len(vendors) == 1 else "mixed"
-    return {"type": kind, "count": len(devices), "devices": [_device(d) for d in devices]}
+    return {"type": kind, "count": len(usable), "devices": [_device(d) for d in devices]}
 
 
 def _device(device: Device) -> Json:
@@ -142,6 +144,11 @@ def _device(device: Device) -> Json:
         "memory_total_bytes": device.memory_total_bytes,
         "memory_free_bytes": device.memory_free_bytes,
         "utilization": device.utilization,
+        "memory_used_bytes": device.memory_used_bytes,
+        "pci": device.pci,
+        "class": device.gpu_class,
+        "architecture": device.architecture,
+        "problem": device.problem,
     }
 
 

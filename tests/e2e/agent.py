@@ -201,9 +201,10 @@ def _belongs(pid: int, marker: str) -> bool:
     return False
 
 
-def llama_server_stand_in(folder: Path) -> Path:
+def llama_server_stand_in(folder: Path, listing: str = "  (none)") -> Path:
     """An executable with llama-server's flags that is the stand-in backend.
 
+    `listing`: the devices that it lists, and so what it is built for.
     A model's `env: {STAND_IN: "--ready-after 1"}` says how it misbehaves.
     """
     path = folder / "llama-server"
@@ -212,6 +213,9 @@ import os, shlex, sys
 args = sys.argv[1:]
 if "--version" in args:
     print("version: 9999 (stand-in)", file=sys.stderr)
+    sys.exit(0)
+if "--list-devices" in args:
+    print("Available devices:", {listing!r}, sep="\\n")
     sys.exit(0)
 if "--help" in args:
     sys.exit(0)

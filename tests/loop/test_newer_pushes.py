@@ -32,7 +32,7 @@ def look(files: FilesCached | None = FILES, **changes: Any) -> Look:
 
 def seen_by_the_planner(files: FilesCached, pages: Books) -> Observed:
     seen = Seen(views={M: (view(loaded=True),)}, in_flight={}, leftovers=())
-    return observed(seen, {M: look(files)}, pages, None, max_parallel_loads=1)
+    return observed(seen, {M: look(files)}, pages, None, misplaced={}, max_parallel_loads=1)
 
 
 def test_a_process_of_the_same_bytes_is_the_same_instance() -> None:

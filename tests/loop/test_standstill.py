@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from reconciler.loop.gpus import Gpus
 from reconciler.loop.intent import Understanding
 from reconciler.loop.memory import Memory
 from reconciler.loop.observation import Seen
@@ -25,6 +26,7 @@ def scene(*, suspend: bool = False, seen: Seen = NOTHING) -> Scene:
             desired=Desired(node=NodeName("n"), revision="r", suspend=suspend)
         ),
         looks={},
+        gpus=Gpus(),
         seen=seen,
         doubts=(),
         over_budget=None,
@@ -55,6 +57,7 @@ def test_nothing_new_is_the_same_scene() -> None:
     [
         {"understanding": Understanding()},
         {"looks": {M: None}},
+        {"gpus": Gpus()},
         {"seen": replace(NOTHING, views={M: (view(),)})},
         {"doubts": ("pid 1 is doubtful",)},
         {"noticed": {M: None}},

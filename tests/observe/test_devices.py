@@ -12,7 +12,9 @@ from reconciler.observe.devices.survey import survey
 from reconciler.observe.processes import read_processes
 from reconciler.plan.gpu_survey import Answer, Cause, Step
 from reconciler.plan.gpus import Gpu, GpuProcess
+from tests.e2e.agent import is_alive
 from tests.observe.gpu_libraries import GpuLibraries, records
+from tests.waiting import wait_for, wait_until
 
 GIB = 2**30
 
@@ -309,12 +311,25 @@ def test_torch_is_asked_where_nobody_else_has_a_device_and_its_build_can(
     assert orin.unified
 
 
+_CHILD = (sys.executable, "-P", "-m", "reconciler.observe.devices.child")
+
+
+def test_the_child_ends_with_whoever_asks(machine: Machine) -> None:
+    machine.has(nvidia="sys;nvmlInitWithFlags=hang\n")
+    asks = "from reconciler.observe.devices.survey import survey; survey()"
+    with subprocess.Popen([sys.executable, "-c", asks]) as parent:
+        children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children")
+        child = int(wait_for(lambda: children.read_text().split() or None, what="its child")[0])
+        parent.kill()
+    wait_until(lambda: not is_alive(child), what="the end of the child")
+
+
 def test_the_child_ends_by_itself_where_nobody_ends_it(machine: Machine) -> None:
     """Its alarm is the kernel's: a library that hangs cannot hold it up."""
     machine.has(nvidia="sys;nvmlInitWithFlags=hang\n")
     ours, its = os.pipe()
     with subprocess.Popen(
-        [sys.executable, "-P", "-m", "reconciler.observe.devices.child", str(its)],
+        [*_CHILD, str(its), str(os.getpid())],
         stdin=subprocess.PIPE,
         pass_fds=[its],
     ) as child:

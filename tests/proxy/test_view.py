@@ -42,9 +42,12 @@ def _full_status() -> Status:
 def _device(vendor: str) -> Device:
     return Device(
         index=0,
+        identity="GPU-1",
         uuid="GPU-1",
+        pci="0000:01:00.0",
         name="card",
         vendor=vendor,
+        gpu_class="nvidia",
         memory_total_bytes=2,
         memory_free_bytes=1,
         utilization=50,
@@ -127,6 +130,13 @@ def test_gpus_of_two_vendors_are_mixed() -> None:
             "memory_total_bytes": 2,
             "memory_free_bytes": 1,
             "utilization": 50,
+            "memory_used_bytes": None,
+            "pci": "0000:01:00.0",
+            "class": "nvidia",
+            "architecture": None,
+            "problem": None,
         }
     ]
+    lost = gpu(replace(_device("nvidia"), problem="lost"))
+    assert (lost["type"], lost["count"], lost["devices"][0]["problem"]) == ("cpu", 0, "lost")
     assert gpu(_device("nvidia"), _device("amd"))["type"] == "mixed"

@@ -1,11 +1,12 @@
 """The process that asks for GPUs, and dies if a library hangs or breaks.
 
-    python -P -m reconciler.observe.devices.child DESCRIPTOR       an `Order` on stdin
+    python -P -m reconciler.observe.devices.child DESCRIPTOR PARENT       an `Order` on stdin
 
 What it finds goes to the descriptor, step by step: libraries print to stdout. Signals end it at
-once, and so does its own alarm: whoever started it may be gone.
+once, and so do its own alarm, and the end of whoever started it.
 """
 
+import ctypes
 import os
 import signal
 import sys
@@ -15,11 +16,15 @@ from pathlib import Path
 from reconciler.observe.devices.messages import decode_order, encode
 from reconciler.plan.gpu_survey import Answer, Cause, Step, needless, next_step
 
+_PR_SET_PDEATHSIG = 1
 _STEP_SECONDS = 120
 """After that a step ends the process, where nobody else did before."""
 
 
-def main(descriptor: int) -> None:
+def main(descriptor: int, parent: int) -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # it was gone before that
+        return
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGALRM):
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())  # whoever started us may have blocked them
@@ -74,4 +79,4 @@ def _tell(descriptor: int, answer: Answer) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), int(sys.argv[2]))

@@ -48,7 +48,8 @@ class _Child:
     def __init__(self, order: Order) -> None:
         self._descriptor, its = os.pipe()
         self._hung = False
-        argv = [sys.executable, "-P", "-m", "reconciler.observe.devices.child", str(its)]
+        numbers = (str(its), str(os.getpid()))
+        argv = [sys.executable, "-P", "-m", "reconciler.observe.devices.child", *numbers]
         try:
             self._process = subprocess.Popen(
                 argv,

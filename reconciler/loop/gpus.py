@@ -1,0 +1,117 @@
+"""The GPUs as one tick knows them, and which of them each model gets."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from reconciler.apply.backends import BackendView
+from reconciler.apply.gpu_watch import GpuWatch, Surveyed
+from reconciler.loop.observation import Seen
+from reconciler.plan.desired import Desired, DesiredModel
+from reconciler.plan.gpu_claims import Claim, Holding, claims
+from reconciler.plan.gpu_places import misplaced
+from reconciler.plan.gpu_roll import Roll, enrolled
+from reconciler.plan.ids import ModelName, Nonce, SpecHash
+from reconciler.plan.observed import EffectKind
+
+Families = Mapping[Nonce, Sequence[int]]
+"""The pids of each backend."""
+_Held = Mapping[ModelName, tuple[Holding, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpus:
+    """`roll`: None before anybody has looked. `desired`: with each model's devices. `misplaced`: of
+    processes on GPUs that they were not given, where that was found."""
+
+    roll: Roll | None = None
+    desired: Desired | None = None
+    claims: Mapping[ModelName, Claim] = field(default_factory=dict)
+    misplaced: Mapping[Nonce, str] = field(default_factory=dict)
+
+
+class GpuLedger:
+    """Kept by the loop alone. `environment`: the agent's own, for its masks."""
+
+    def __init__(self, watch: GpuWatch, environment: Mapping[str, str]) -> None:
+        self._watch = watch
+        self._environment = environment
+        self._surveyed: Surveyed | None = None
+        self._named: frozenset[str] = frozenset()
+        self._lasting: Roll | None = None
+        self._wanted: Desired | None = None
+        self._held: _Held = {}
+        self._processes: frozenset[tuple[Nonce, bool]] = frozenset()
+        self._last = Gpus()
+
+    def look(self, desired: Desired | None, seen: Seen, families: Families) -> Gpus:
+        """The very value of the call before, unless there is news."""
+        views = [view for each in seen.views.values() for view in each]
+        processes = frozenset((view.nonce, view.loaded_at is not None) for view in views)
+        if processes != self._processes:
+            self._processes = processes
+            self._watch.hurry()
+        news = self._take_up(desired, views, families)
+        held = _held(views, seen)
+        if news or desired is not self._wanted or held != self._held:
+            self._wanted, self._held = desired, held
+            self._settle(desired, held)
+        return self._last
+
+    def _take_up(
+        self, desired: Desired | None, views: Sequence[BackendView], families: Families
+    ) -> bool:
+        """Whether the newest survey, or what the manifest names, changes what is known."""
+        models = desired.models if desired is not None else ()
+        named = frozenset(gpu for model in models for gpu in model.spec.gpu_ids)
+        surveyed = self._watch.surveyed
+        if surveyed is None or (surveyed is self._surveyed and named == self._named):
+            return False
+        self._surveyed, self._named = surveyed, named
+        roll = enrolled(self._last.roll, surveyed.answers, self._environment, named)
+        found = _misplaced(roll, surveyed, views, families)
+        if roll == self._last.roll and found == self._last.misplaced:
+            return False
+        self._lasting = roll.lasting
+        self._last = replace(self._last, roll=roll, misplaced=found)
+        return True
+
+    def _settle(self, desired: Desired | None, held: _Held) -> None:
+        """Figures that move with each survey are kept out of the claims, and so of the launches."""
+        models = desired.models if desired is not None else ()
+        made = claims(models, self._lasting, held)
+        settled = desired and replace(desired, models=tuple(_put(model, made) for model in models))
+        if (made, settled) != (self._last.claims, self._last.desired):
+            self._last = replace(self._last, claims=made, desired=settled)
+
+
+def _put(model: DesiredModel, made: Mapping[ModelName, Claim]) -> DesiredModel:
+    claim = made.get(model.name)
+    return claim.put_into(model) if claim is not None else model
+
+
+def _held(views: Sequence[BackendView], seen: Seen) -> _Held:
+    held: dict[ModelName, tuple[Holding, ...]] = {}
+    found = [(view.model, view.instance.spec_hash, view.gpus) for view in views]
+    found += [
+        (name, effect.spec_hash, effect.gpus)
+        for name, effect in seen.in_flight.items()
+        if effect.kind is EffectKind.START
+    ]
+    found += [(leftover.model, SpecHash(""), leftover.gpus) for leftover in seen.leftovers]
+    for name, spec_hash, gpus in found:
+        held[name] = (*held.get(name, ()), Holding(spec_hash=spec_hash, gpus=gpus))
+    return held
+
+
+def _misplaced(
+    roll: Roll, surveyed: Surveyed, views: Sequence[BackendView], families: Families
+) -> dict[Nonce, str]:
+    """Of those that lived through the whole survey: a pid in it is of nobody before them."""
+    if not surveyed.own_pids:
+        return {}
+    found = {
+        view.nonce: misplaced(families.get(view.nonce, ()), view.gpus, roll)
+        for view in views
+        if view.started_at < surveyed.began
+    }
+    return {nonce: said for nonce, said in found.items() if said is not None}
