@@ -21,7 +21,8 @@ DOUBTFUL_PAUSE_SECONDS = 60.0
 """Where a driver does not answer, which takes its time and a process at each try."""
 QUIET_PAUSE_SECONDS = 600.0
 """Where there is none, nor a driver: somebody may plug one in."""
-SHORTEST_PAUSE_SECONDS = 1.0
+REST_SECONDS = 1.0
+"""Between two surveys at least, however many processes come and go."""
 END_SECONDS = 2.0
 """For a survey under way to end by itself. One that hangs ends with this process."""
 _QUIET = (Cause.ABSENT, Cause.NO_DRIVER, Cause.NO_DEVICE, Cause.NOT_ASKED)
@@ -41,7 +42,7 @@ class GpuWatch:
     """As an async context manager it asks for as long as it is open.
 
     `survey` blocks, in a thread of its own that nobody waits for at the end. `clock`: monotonic
-    seconds. `wake`: called after each survey.
+    seconds. `wake`: called after each survey. `rest_seconds`: between two of them at least.
     """
 
     def __init__(
@@ -50,8 +51,10 @@ class GpuWatch:
         *,
         clock: Callable[[], float],
         wake: Callable[[], None],
+        rest_seconds: float = REST_SECONDS,
     ) -> None:
         self._survey = survey
+        self._rest_seconds = rest_seconds
         self._clock = clock
         self._wake = wake
         self._surveyed: Surveyed | None = None
@@ -94,7 +97,7 @@ class GpuWatch:
             except Exception:  # noqa: BLE001  the task's boundary: what is known stays, and it is asked again
                 _log.exception("asking for GPUs failed")
             self._wake()
-            await _within(SHORTEST_PAUSE_SECONDS, self._closing)
+            await _within(self._rest_seconds, self._closing)
             await _within(self._pause(), self._hurry)
 
     def _ask(self) -> None:
