@@ -142,9 +142,11 @@ def _is_fault(answer: Answer, silent: Set[Vendor], kept: Sequence[Gpu]) -> bool:
     """Whether there may be GPUs of which nobody tells now."""
     if answer.devices or silent.isdisjoint(_VENDORS.get(answer.step, ())):
         return False
-    if answer.cause in _HARMLESS:
-        return answer.cause is not Cause.NOT_ASKED and _of_step(answer.step, kept)
-    return True
+    if answer.cause not in _HARMLESS:
+        return True
+    # torch is nobody's first source: what it has not got is told by the steps before it.
+    asked = answer.step is not Step.TORCH and answer.cause is not Cause.NOT_ASKED
+    return asked and _of_step(answer.step, kept)
 
 
 def _of_step(step: Step, devices: Iterable[Gpu]) -> bool:

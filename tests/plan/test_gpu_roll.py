@@ -67,7 +67,12 @@ def test_gpus_of_a_driver_that_does_not_answer_count_as_they_were() -> None:
 def test_a_library_that_is_gone_takes_no_gpu_with_it() -> None:
     gone = Answer(step=Step.NVML, reason="there is no libnvidia-ml.so.1", cause=Cause.ABSENT)
 
-    assert numbers(after(answers(FIRST), [gone])) == [(0, "GPU-n1")]
+    torch = Answer(step=Step.TORCH, reason="is not installed", cause=Cause.ABSENT)
+
+    roll = after(answers(FIRST), [gone, torch])
+
+    assert numbers(roll) == [(0, "GPU-n1")]
+    assert roll.notes == ("nvml: there is no libnvidia-ml.so.1; its GPUs count as they were",)
 
 
 def test_the_other_vendor_goes_on() -> None:
