@@ -3,15 +3,19 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import structlog
+
 from reconciler.apply.backends import BackendView
 from reconciler.apply.gpu_watch import GpuWatch, Surveyed
 from reconciler.loop.observation import Seen
 from reconciler.plan.desired import Desired, DesiredModel
-from reconciler.plan.gpu_claims import Claim, Holding, claims
+from reconciler.plan.gpu_claims import Claim, Holding, claims, named
 from reconciler.plan.gpu_places import misplaced
 from reconciler.plan.gpu_roll import Roll, enrolled
 from reconciler.plan.ids import ModelName, Nonce, SpecHash
 from reconciler.plan.observed import EffectKind
+
+_log = structlog.get_logger("xgen.gpus")
 
 Families = Mapping[Nonce, Sequence[int]]
 """The pids of each backend."""
@@ -71,9 +75,21 @@ class GpuLedger:
         found = _misplaced(roll, surveyed, views, families)
         if roll == self._last.roll and found == self._last.misplaced:
             return False
+        self._say(roll)
         self._lasting = roll.lasting
         self._last = replace(self._last, roll=roll, misplaced=found)
         return True
+
+    def _say(self, roll: Roll) -> None:
+        """Once, where it becomes so."""
+        before = self._last.roll
+        if before is None and roll.usable:
+            _log.info("GPUs are known", gpus=[named(device) for device in roll.usable])
+        if roll.notes != (before.notes if before is not None else ()):
+            if roll.notes:
+                _log.warning("something is amiss with the GPUs", notes=list(roll.notes))
+            else:
+                _log.info("the GPUs are as they were before")
 
     def _settle(self, desired: Desired | None, held: _Held) -> None:
         """Figures that move with each survey are kept out of the claims, and so of the launches."""
