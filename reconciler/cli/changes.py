@@ -1,14 +1,15 @@
 """What a manifest would change on a node, against what runs there (PURE)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from types import MappingProxyType
 
 from reconciler.cli.estimate import Fields, changed_need
 from reconciler.cli.forecast import Forecast, files_of, forecast
-from reconciler.plan.actions import Action, FetchFiles, StartBackend, StopBackend
+from reconciler.plan.actions import Action, FetchFiles, Outlook, StartBackend, StopBackend
 from reconciler.plan.desired import Desired, DesiredModel, Elsewhere
-from reconciler.plan.ids import FilesDigest, Instance, ModelName, NodeName, Nonce, SpecHash
+from reconciler.plan.ids import FilesDigest, GpuUuid, Instance, ModelName, NodeName, Nonce, SpecHash
 from reconciler.plan.memory import Need
 from reconciler.plan.observed import (
     FilesMissing,
@@ -38,7 +39,8 @@ class Running:
 
     `pid` None: no process. `revision`: what `digest:` would pin. `target_hash`: of the instance
     that is coming. `spec` and `routing` by field; None: the agent does not tell them. `need`: of
-    memory, as the agent has reckoned it by the spec that it wants, `needing`.
+    memory, as the agent has reckoned it by the spec that it wants, `needing`. `gpus`: what its
+    process holds.
     """
 
     name: ModelName
@@ -46,6 +48,7 @@ class Running:
     reason: str
     aliases: tuple[str, ...] = ()
     pid: int | None = None
+    gpus: tuple[GpuUuid, ...] = ()
     spec_hash: SpecHash | None = None
     digest: FilesDigest | None = None
     revision: str | None = None
@@ -99,16 +102,24 @@ class NodeChanges:
 
 
 def changes(
-    desired: Desired, running: Sequence[Running], fields: Mapping[ModelName, tuple[Fields, Fields]]
+    desired: Desired,
+    running: Sequence[Running],
+    fields: Mapping[ModelName, tuple[Fields, Fields]],
+    refusals: Mapping[ModelName, str] = MappingProxyType({}),
 ) -> NodeChanges:
-    """Compare. `fields`: of each desired model, the fields of its spec and those of its routing."""
+    """Compare. `fields`: of each desired model, the fields of its spec and those of its routing.
+
+    `refusals`: why models get no GPUs.
+    """
     there = {each.name: each for each in running}
     wanted = {model.name: model for model in desired.models}
     cached = _cached(running)
     observed = Observed(
         processes_read=True,
         models={
-            name: _observed(name, there.get(name), wanted.get(name), fields, cached)
+            name: _refused(
+                _observed(name, there.get(name), wanted.get(name), fields, cached), refusals
+            )
             for name in wanted.keys() | there.keys()
         },
         max_parallel_loads=len(wanted) + 1,
@@ -144,6 +155,11 @@ def _files(spec: Fields) -> _Files:
     return tuple(spec.get(path) for path in _OF_FILES)
 
 
+def _refused(seen: ObservedModel, refusals: Mapping[ModelName, str]) -> ObservedModel:
+    refusal = refusals.get(seen.name)
+    return seen if refusal is None else replace(seen, refusal=refusal)
+
+
 def _observed(
     name: ModelName,
     now: Running | None,
@@ -158,7 +174,7 @@ def _observed(
         digest = now.digest if _pinned(model) in (None, now.revision) else digest
     return ObservedModel(
         name=name,
-        processes=_processes(now),
+        processes=_processes(now, model),
         files=_files_of(digest),
         refusal=_refusal(now, model),
     )
@@ -172,7 +188,7 @@ def _files_of(digest: FilesDigest | None) -> FilesState:
     return FilesMissing() if digest is None else files_of(digest)
 
 
-def _processes(now: Running) -> tuple[ObservedProcess, ...]:
+def _processes(now: Running, model: DesiredModel | None) -> tuple[ObservedProcess, ...]:
     if now.pid is None or now.spec_hash is None:
         return ()
     instance = Instance(spec_hash=now.spec_hash, files_digest=now.digest or FilesDigest(""))
@@ -184,6 +200,8 @@ def _processes(now: Running) -> tuple[ObservedProcess, ...]:
             instance=instance,
             started_at=0.0,
             loaded_at=loaded_at,
+            gpus=now.gpus,
+            gpu_share=model.gpu_share if model and model.spec_hash == now.spec_hash else None,
         ),
     )
 
@@ -217,7 +235,7 @@ def _change(
     outlook = ahead.outlook.get(name)
     verb = _verb(actions)
     differing = _differing(model, now, fields, whole=verb is Verb.RESTART)
-    refusal = _refusal(now, model) if now is not None else None
+    refusal = (_refusal(now, model) if now is not None else None) or _blocked(outlook)
     reason = outlook.reason if outlook is not None else not_here.get(name, _REMOVED)
     if refusal is not None and verb is Verb.UNCHANGED:
         verb, reason = Verb.REFUSED, refusal
@@ -236,6 +254,15 @@ def _change(
         source=model.spec.source if model is not None else None,
         need=_need(name, now, fields),
     )
+
+
+def _blocked(outlook: Outlook | None) -> str | None:
+    """What speaks against what is wanted: GPUs that are not there, or are another model's."""
+    if outlook is None:
+        return None
+    if outlook.target is not None:
+        return outlook.target.reason if outlook.target.state is State.BLOCKED else None
+    return outlook.reason if outlook.state is State.BLOCKED else None
 
 
 def _need(

@@ -34,27 +34,36 @@ class Forecast:
 def forecast(desired: Desired, observed: Observed) -> Forecast:
     """Plan and let it come true, until the planner asks for nothing more."""
     actions: dict[ModelName, tuple[Action, ...]] = {}
+    shares = {model.name: model.gpu_share for model in desired.models}
     made = plan(desired, observed, _NOW)
     for _ in range(_ROUNDS):
         if not made.actions:
             break
         for action in made.actions:
             actions[action.model] = (*actions.get(action.model, ()), action)
-            observed = _after(observed, action)
+            observed = _after(observed, action, shares)
         made = plan(desired, observed, _NOW)
     return Forecast(
         actions=actions, outlook={each.model: each for each in made.outlook}, notes=made.notes
     )
 
 
-def _after(observed: Observed, action: Action) -> Observed:
+def _after(
+    observed: Observed, action: Action, shares: Mapping[ModelName, float | None]
+) -> Observed:
     seen = observed.models.get(action.model) or ObservedModel(name=action.model)
     match action:
         case FetchFiles():
             seen = replace(seen, files=files_of(FilesDigest(f"of {action.spec_hash}")))
         case StartBackend():
             started = ObservedProcess(
-                nonce=Nonce(""), pid=0, instance=action.instance, started_at=_NOW, loaded_at=_NOW
+                nonce=Nonce(""),
+                pid=0,
+                instance=action.instance,
+                started_at=_NOW,
+                loaded_at=_NOW,
+                gpus=action.gpus,
+                gpu_share=shares.get(action.model),
             )
             seen = replace(seen, processes=(*seen.processes, started))
         case StopBackend():

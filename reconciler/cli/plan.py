@@ -12,6 +12,7 @@ from reconciler.cli.candidate import read_manifest
 from reconciler.cli.changes import NodeChanges, Verb, changes
 from reconciler.cli.client import Agent, Json, find_agent, known_agent
 from reconciler.cli.exits import ExitCode
+from reconciler.cli.gpu_outlook import given
 from reconciler.cli.node_name import node_name
 from reconciler.cli.options import DataDir, ServerOption, data_dir
 from reconciler.cli.output import console, print_json, show
@@ -82,7 +83,7 @@ def plan(
         against = "from nothing (no agent was asked)"
     else:
         wanted = read_manifest(manifest)
-        nodes = [_against(wanted, agent, name) for name in _nodes(agent, node)]
+        nodes = [_against(wanted, agent, view) for view in _nodes(agent, node).values()]
         against = f"compared with the agent at {agent.url}"
     _print(nodes, output, agent=agent, against=against)
     if any(each.count(Verb.REFUSED) for each in nodes):
@@ -116,11 +117,13 @@ def _nodes(agent: Agent, node: str | None) -> Mapping[str, Json]:
     )
 
 
-def _against(manifest: Manifest, agent: Agent, node: str) -> NodeChanges:
+def _against(manifest: Manifest, agent: Agent, view: Json) -> NodeChanges:
+    node = str(view["node"])
     told = agent.get("/api/management/models", server=node)
-    desired = select(manifest, node=node, revision="")
     running = [running_of(model) for model in told["models"]]
-    return changes(desired, running, {model.name: fields_of(model) for model in desired.models})
+    on_gpus = given(select(manifest, node=node, revision=""), view, running)
+    fields = {model.name: fields_of(model) for model in on_gpus.desired.models}
+    return changes(on_gpus.desired, running, fields, on_gpus.refusals)
 
 
 def _print(

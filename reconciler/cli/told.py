@@ -9,7 +9,7 @@ from reconciler.cli.estimate import Fields
 from reconciler.errors import Rejected
 from reconciler.masking import masked_values
 from reconciler.plan.desired import DesiredModel, ModelSpec
-from reconciler.plan.ids import FilesDigest, ModelName, SpecHash
+from reconciler.plan.ids import FilesDigest, GpuUuid, ModelName, SpecHash
 from reconciler.plan.memory import Need
 from reconciler.plan.phase import State
 from reconciler.plan.wording import as_written
@@ -48,6 +48,7 @@ def running_of(entry: Json) -> Running:
         reason=str(entry.get("reason", "")),
         aliases=tuple(entry.get("aliases", ())),
         pid=entry.get("pid"),
+        gpus=tuple(map(GpuUuid, entry.get("gpu_ids") or ())),
         spec_hash=_hash(entry.get("spec_hash")),
         digest=FilesDigest(entry["digest"]) if entry.get("digest") else None,
         revision=entry.get("prefix_digest"),

@@ -1,5 +1,6 @@
 """Models on GPUs that a library describes: an agent, its surveys, and what it gives to whom."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -108,6 +109,20 @@ def test_models_get_gpus_keep_them_and_lose_none_to_each_other(
     assert 'xgen_gpu_utilization_ratio{gpu="GPU-3"} 0.3' in page
     shown_status = xgen_model("status", "--server", agent.url).stdout
     assert "4 GPUs (nvidia), 314.0 GiB of 320.0 GiB free" in " ".join(shown_status.split())
+
+    candidate = agent.root / "candidate.yaml"
+    candidate.write_text(
+        manifest(first, on_gpu("pair", gpus="3"), on_gpu("late", gpu_ids="[7]")), encoding="utf-8"
+    )
+    planned = xgen_model("plan", "--manifest", candidate, "--server", agent.url, "--output", "json")
+    verbs = {
+        each["model"]: (each["action"], each["reason"])
+        for each in json.loads(planned.stdout)["nodes"][0]["models"]
+    }
+    assert verbs["first"][0] == "unchanged"
+    assert verbs["pair"][0] == "restart"
+    assert verbs["late"][0] == "refused"
+    assert "there is no GPU 7; this node has 0: GPU-0" in verbs["late"][1]
 
     # A change keeps the GPUs of a count; rivals are told who has what they want.
     changed = on_gpu("pair", gpus="2", env="{STAND_IN: '--chunks 2'}")

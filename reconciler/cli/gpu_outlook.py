@@ -1,0 +1,67 @@
+"""Which GPUs the models of a manifest would get on a node, by what its agent tells (PURE)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from reconciler.cli.changes import Running
+from reconciler.cli.client import Json
+from reconciler.plan.desired import Desired
+from reconciler.plan.gpu_claims import Holding, claims
+from reconciler.plan.gpu_roll import Roll
+from reconciler.plan.gpus import Gpu, Vendor
+from reconciler.plan.ids import GpuUuid, ModelName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """`desired`: with each model's devices. `refusals`: of those that get none."""
+
+    desired: Desired
+    refusals: Mapping[ModelName, str]
+
+
+def given(desired: Desired, view: Json, running: Sequence[Running]) -> Given:
+    """`view`: the node as its agent tells of it."""
+    held = {
+        each.name: (Holding(spec_hash=each.spec_hash, gpus=each.gpus),)
+        for each in running
+        if each.pid is not None and each.spec_hash is not None
+    }
+    made = claims(desired.models, roll_of(view), held)
+    models = [(model, made.get(model.name)) for model in desired.models]
+    return Given(
+        desired=replace(
+            desired,
+            models=tuple(claim.put_into(model) if claim else model for model, claim in models),
+        ),
+        refusals={name: claim.refusal for name, claim in made.items() if claim.refusal is not None},
+    )
+
+
+def roll_of(view: Json) -> Roll:
+    amiss = [
+        str(condition["message"])
+        for condition in view.get("conditions", ())
+        if condition["type"] == "DevicesKnown" and condition["status"] == "False"
+    ]
+    devices = tuple(map(_device, view.get("gpu", {}).get("devices", ())))
+    return Roll(
+        devices=devices,
+        told=("its agent tells of none",),
+        notes=tuple(amiss),
+        failed=bool(amiss),
+    )
+
+
+def _device(told: Json) -> Gpu:
+    uuid = told.get("uuid")
+    return Gpu(
+        vendor=Vendor.NVIDIA if told.get("class") == Vendor.NVIDIA else Vendor.AMD,
+        uuid=GpuUuid(uuid) if uuid is not None else None,
+        pci=told.get("pci"),
+        name=str(told.get("name")),
+        architecture=told.get("architecture"),
+        memory_total_bytes=told.get("memory_total_bytes"),
+        unusable=told.get("problem"),
+        index=told.get("index"),
+    )
