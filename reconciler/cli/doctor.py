@@ -1,5 +1,6 @@
 """`xgen-model doctor`: looks at this machine as an agent would, and explains what is amiss."""
 
+import os
 import socket
 from collections import Counter
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from reconciler.cli.checks.data_folder import data_folder_findings, lock_holder
 from reconciler.cli.checks.engines import engine_findings
 from reconciler.cli.checks.finding import Finding, Level, skip
 from reconciler.cli.checks.gpu import gpu_findings
-from reconciler.cli.checks.hub import hub_findings
+from reconciler.cli.checks.hub import hub_findings, mirror_findings
 from reconciler.cli.checks.machine import machine_findings
 from reconciler.cli.checks.manifest import manifest_findings
 from reconciler.cli.checks.ports import port_findings
@@ -132,6 +133,7 @@ def _findings(subject: Subject) -> Iterator[Finding]:
         desired, found = manifest_findings(subject.manifest, node)
         yield from found
     yield from hub_findings(subject.hub, desired)
+    yield from mirror_findings(os.environ)
     yield from engine_findings(subject.llama_server, subject.vllm, desired)
     yield from port_findings(subject.listen, subject.ports, holder=lock_holder(subject.folder))
     yield from agent_findings(subject.server, subject.folder)

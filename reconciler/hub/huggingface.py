@@ -6,6 +6,7 @@ Nothing is asked of Hugging Face for what the hub has. A try that failed or was 
 folder, and the next one goes on with the bytes in it.
 """
 
+import os
 import shutil
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,6 +17,7 @@ from typing import Protocol
 from reconciler.errors import Rejected, Transient, XgenError
 from reconciler.hub.catalog import Catalog, Facts
 from reconciler.hub.huggingface_download import Listing, RemoteFile, Wanted, download
+from reconciler.hub.huggingface_site import site_of
 from reconciler.hub.local_files import LocalFile
 from reconciler.hub.prefix_state import PrefixState, read_state
 from reconciler.hub.push import Order, push
@@ -79,6 +81,10 @@ class Imported:
     was_there: bool
 
 
+class _Useless(Rejected):
+    """What came is what is listed, and no node could use it: there is nothing to go on with."""
+
+
 def import_model(hub: WritableHub, order: ImportOrder, steps: Steps) -> Imported:
     """Blocking. Raises Transient (also when cancelled) or Rejected."""
     state = _looked(hub, order)
@@ -90,8 +96,8 @@ def import_model(hub: WritableHub, order: ImportOrder, steps: Steps) -> Imported
             imported = _found(order, state) or _import(
                 hub, order, steps, current=state.current, lock=lock
             )
-        except XgenError:
-            if _wanted(order, steps).has_nothing:
+        except XgenError as exc:
+            if isinstance(exc, _Useless) or _wanted(order, steps).has_nothing:
                 discard(order.folder)
             raise
         discard(order.folder)
@@ -227,12 +233,25 @@ def _push_order(order: ImportOrder, wanted: Wanted, listing: Listing) -> Order:
         prefix=order.prefix,
         pushed_at=order.pushed_at,
         check_names=order.judgement.check_names,
-        describe=order.judgement.describe,
+        describe=lambda files: _described(order, wanted, listing, files),
         licence=listing.licence,
         upstream=order.repository.name,
         revision=listing.commit,
         keep_others=order.prefix.startswith(_GGUF),
     )
+
+
+def _described(
+    order: ImportOrder, wanted: Wanted, listing: Listing, files: Sequence[LocalFile]
+) -> Facts:
+    try:
+        return order.judgement.describe(files)
+    except Rejected as exc:
+        cause = str(exc).replace(f"{os.path.realpath(wanted.files)}/", "")
+        raise _Useless(
+            f"cannot import {order.repository}: it is so at {site_of(order.environment)}, commit "
+            f"{listing.commit}: {cause}; name another file or revision, or tell its owner"
+        ) from exc
 
 
 class _PushProgress:

@@ -105,10 +105,12 @@ def _told_by(parent: Channel) -> _Json:
 
 def _list(repository: str, revision: str | None) -> _Json:
     try:
-        from huggingface_hub import HfApi
+        from huggingface_hub import HfApi, get_token
         from huggingface_hub.hf_api import RepoFile
     except ImportError as exc:
         raise _Failed("no_client", str(exc)) from exc
+    if any(not "!" <= letter <= "~" for letter in get_token() or ""):
+        raise _Failed("odd_token", "")  # the client's own error would show some of it
     api = HfApi()
     info = api.model_info(repository, revision=revision)
     entries = api.list_repo_tree(repository, recursive=True, revision=info.sha)

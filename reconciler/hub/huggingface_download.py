@@ -21,6 +21,7 @@ from reconciler.errors import Transient
 from reconciler.hub.channel import Channel, Message
 from reconciler.hub.huggingface_failures import failure
 from reconciler.hub.huggingface_file import Listed, partial_name
+from reconciler.hub.huggingface_site import site_of
 from reconciler.plan.repository import Repository
 
 STALL_SECONDS = 600.0
@@ -98,10 +99,12 @@ def _size_of(path: Path) -> int:
 
 @contextmanager
 def download(wanted: Wanted, *, keep_open: int) -> Iterator["Download"]:
-    """Begins with the listing; leaving the block ends the child, however it is left.
+    """Begins with the listing; leaving the block ends the child, however it is left. Raises
+    Rejected for a mirror that is none.
 
     `keep_open`: the descriptor of the folder's lock, which the child holds for as long as it lives.
     """
+    site_of(wanted.environment)  # the child would read it, and show it
     wanted.files.mkdir(exist_ok=True)
     ours, theirs = socket.socketpair()
     with contextlib.closing(ours), wanted.log.open("wb") as log:
@@ -186,8 +189,10 @@ class Download:
     def _how_it_ended(self) -> str:
         """By a signal (out of memory, say) or an error that it could not tell."""
         code = self._child.wait()
+        if code == -signal.SIGKILL:
+            return "it was killed (SIGKILL; did memory run out?)"
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        return f"{how}; {self._wanted.log} may say more"
+        return f"{how} ({self._wanted.log} may say more)"
 
     def _failure(self, kind: str, cause: str, retry_after: float | None = None) -> Transient:
         return failure(

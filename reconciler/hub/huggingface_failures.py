@@ -7,10 +7,10 @@ tried again; what cannot be a repository's name was refused before.
 from collections.abc import Mapping
 
 from reconciler.errors import Transient
+from reconciler.hub.huggingface_site import VARIABLE, site_of
 from reconciler.plan.repository import Repository
 
 TOKEN = "HF_TOKEN, or a file that HF_TOKEN_PATH names"
-HOME = "https://huggingface.co"
 
 
 def failure(
@@ -22,7 +22,7 @@ def failure(
     retry_after_seconds: float | None = None,
 ) -> Transient:
     """The error for what the child said. `environment`: the child's, for the mirror it asked."""
-    site = environment.get("HF_ENDPOINT", "").rstrip("/") or HOME
+    site = site_of(environment)
     has_token = any(environment.get(name) for name in ("HF_TOKEN", "HF_TOKEN_PATH"))
     words = _words(repository, site, has_token=has_token)
     sentence = words[kind].format(cause=cause) if kind in words else cause
@@ -53,12 +53,14 @@ def _words(repository: Repository, site: str, *, has_token: bool) -> dict[str, s
         "import it where there is a network, or push it to the hub",
         "disk": "the disk is full ({cause})",
         "token": f"{site} does not take this node's token ({TOKEN}): {{cause}}",
+        "odd_token": f"this node's token is none, but has blanks or odd letters ({TOKEN})",
         "forbidden": f"{site} refuses it, {{cause}}; may this node's token read it?",
         "rate_limit": f"{site} asks for fewer requests, {{cause}}"
         + ("" if has_token else f"; with a token it allows more ({TOKEN})"),
         "answer": f"{site} answers with {{cause}}",
-        "network": f"cannot reach {site}: {{cause}}; for a mirror set HF_ENDPOINT",
+        "network": f"cannot reach {site}: {{cause}}; for a mirror set {VARIABLE}",
         "damaged": f"what {site} sends is not what it lists, twice: {{cause}}",
         "stalled": f"nothing came from {site} for {{cause}}",
-        "died": "the download ended early: {cause}",
+        "died": "the download ended early: {cause}; asked for again, it goes on where it was; a "
+        "model with hf:// asks by itself",
     }

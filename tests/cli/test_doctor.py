@@ -2,6 +2,7 @@
 
 import json
 import socket
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,9 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def checked(root: Path, *arguments: str | Path) -> tuple[int, dict[str, list[Check]]]:
+def checked(
+    root: Path, *arguments: str | Path, env: Mapping[str, str] | None = None
+) -> tuple[int, dict[str, list[Check]]]:
     """The exit code, and what was found by subject."""
     given: list[str | Path] = [
         *("--manifest", root / "m.json"),
@@ -35,7 +38,7 @@ def checked(root: Path, *arguments: str | Path) -> tuple[int, dict[str, list[Che
         *("--node", "node-a"),
         *("--output", "json"),
     ]
-    result = xgen_model("doctor", *given, *arguments)
+    result = xgen_model("doctor", *given, *arguments, env=env)
     found: dict[str, list[Check]] = {}
     for check in json.loads(result.stdout)["checks"]:
         found.setdefault(check["subject"], []).append(check)
@@ -72,10 +75,13 @@ def test_everything_that_is_amiss_is_found_at_once_with_a_next_step(root: Path) 
     (root / "m.json").write_bytes(manifest(model("m", source="gguf/org_n", gpus=0)))
     with socket.create_server(("127.0.0.1", 0)) as taken:
         listen = f"127.0.0.1:{taken.getsockname()[1]}"
-        code, found = checked(root, "--listen", listen)
+        mirror = {"HF_ENDPOINT": "http://me:hush@mirror"}
+        code, found = checked(root, "--listen", listen, env=mirror)
 
     assert code == 1
-    assert failing(found) == ["files of m", "listen"]
+    assert failing(found) == ["files of m", "hugging face", "listen"]
+    assert found["hugging face"][0]["next"] == "correct HF_ENDPOINT"
+    assert "hush" not in str(found)
     assert found["files of m"][0]["next"] == "the nearest it has: gguf/org_m"
     assert "ss -ltnp" in found["listen"][0]["next"]
 

@@ -6,15 +6,16 @@ Import `hub`, `servers`, `upstream`, `folder_hub` and `importer` into a test mod
 import os
 import random
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from reconciler.cache.choose import Wish, choose_for_import
-from reconciler.hub.catalog import CATALOG, Catalog, parse_catalog
+from reconciler.hub.catalog import CATALOG, Catalog, Facts, parse_catalog
 from reconciler.hub.huggingface import Imported, ImportOrder, Judgement, import_model
+from reconciler.hub.local_files import LocalFile
 from reconciler.plan.desired import Format
 from reconciler.plan.repository import parse_repository, prefix_of
 from tests.fake_hf_hub import FakeHub, Repo, serve_fake_hub
@@ -87,7 +88,13 @@ class Importer:
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(
-        self, text: str, steps: Steps | None = None, *, file: str | None = None, **more: bool
+        self,
+        text: str,
+        steps: Steps | None = None,
+        *,
+        file: str | None = None,
+        describe: Callable[[Sequence[LocalFile]], Facts] = no_facts,
+        **more: bool,
     ) -> Imported:
         repository = parse_repository(text)
         prefix = prefix_of(repository, file=file, format=Format.AUTO)
@@ -106,7 +113,7 @@ class Importer:
             judgement=Judgement(
                 choose=lambda sizes: choose_for_import(sizes, wish),
                 check_names=no_check,
-                describe=no_facts,
+                describe=describe,
             ),
             **more,
         )

@@ -152,6 +152,22 @@ def test_a_network_that_is_away_is_named(importer: Importer) -> None:
         importer("org/m")
 
 
+def test_a_mirror_with_a_password_is_refused_and_not_shown(importer: Importer) -> None:
+    importer.environment = {"HF_ENDPOINT": importer.upstream.endpoint.replace("//", "//me:hush@")}
+    with pytest.raises(Rejected, match=r"mirror in HF_ENDPOINT: it must not hold a user") as caught:
+        importer("org/m")
+    assert "hush" not in str(caught.value)
+    assert (importer.upstream.requests, importer.left) == ([], [])
+
+
+def test_a_token_that_can_be_none_is_not_shown(importer: Importer) -> None:
+    importer.environment = {"HF_TOKEN": "hf_hüsh"}
+    with pytest.raises(Transient, match=r"token is none, .* odd letters \(HF_TOKEN, or") as caught:
+        importer("org/m")
+    assert not {"ü", "xfc", "hf_"} & set(str(caught.value).partition("("))
+    assert importer.upstream.requests == []
+
+
 def test_an_offline_node_does_not_try(importer: Importer) -> None:
     importer.environment = {"HF_HUB_OFFLINE": "1"}
     with pytest.raises(Transient, match=r"told to stay offline \(HF_HUB_OFFLINE"):

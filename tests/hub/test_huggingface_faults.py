@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 
 from reconciler.errors import Rejected, Transient
-from reconciler.hub.catalog import CATALOG
+from reconciler.hub.catalog import CATALOG, Facts
 from reconciler.hub.directory_writer import DirectoryWriter
+from reconciler.hub.local_files import LocalFile
 from reconciler.hub.staging import discard_unheld, staging
 from tests.fake_hf_hub import FakeHub, Repo
 from tests.hub.importing import (
@@ -92,7 +93,7 @@ def cut_midway(importer: Importer, *, at: int = 2 * MIB) -> Path:
 
     with (
         in_thread(kill),
-        pytest.raises(Transient, match=r"the download ended early: SIGKILL; .*huggingface.log"),
+        pytest.raises(Transient, match=r"killed \(SIGKILL; did memory .* goes on where it was"),
     ):
         importer("org/m")
     upstream.gate.set()
@@ -254,6 +255,16 @@ these.Importer(upstream=fake, hub=hub, folder=root / "imports")("org/m")
         assert upstream.children()
         parent.kill()
     wait_until(lambda: not upstream.children(), what="the child is gone")
+
+
+def test_a_file_that_is_bad_at_hugging_face_is_told_and_not_kept(importer: Importer) -> None:
+    def describe(files: Sequence[LocalFile]) -> Facts:
+        raise Rejected(f"cannot read {files[0].real}: it is cut off")
+
+    said = rf"so at {importer.upstream.endpoint}, commit a+: cannot read README.md: it is cut off"
+    with pytest.raises(Rejected, match=rf"cannot import org/m: it is {said}; name another"):
+        importer("org/m", describe=describe)
+    assert importer.left == []
 
 
 def test_who_waits_for_another_process_finds_what_that_imported(

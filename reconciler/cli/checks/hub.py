@@ -2,15 +2,16 @@
 
 import difflib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from reconciler.cache.address import LocalAddress, parse_source
 from reconciler.cache.choose import choose, wish_of
 from reconciler.cache.digests import pinned_digest
 from reconciler.cli.checks.finding import Finding, fail, ok, size, skip
-from reconciler.errors import XgenError
+from reconciler.errors import Rejected, XgenError
 from reconciler.hub.credentials import find_keys
 from reconciler.hub.directory import DirectoryStore
+from reconciler.hub.huggingface_site import VARIABLE, site_of
 from reconciler.hub.s3_apart import S3StoreApart
 from reconciler.node.hub import make_store
 from reconciler.plan.desired import Desired, DesiredModel
@@ -39,6 +40,14 @@ def hub_findings(hub: HubSettings, desired: Desired | None) -> Iterator[Finding]
         finding = _files(model, store, prefixes)
         if finding is not None:
             yield finding
+
+
+def mirror_findings(environment: Mapping[str, str]) -> Iterator[Finding]:
+    """Of Hugging Face; nothing where imports can ask it."""
+    try:
+        site_of(environment)
+    except Rejected as exc:
+        yield fail("hugging face", str(exc), f"correct {VARIABLE}")
 
 
 def _keys(hub: HubSettings) -> str:
