@@ -164,6 +164,11 @@ class Engines:
         )
         return Assessment(choice=chosen, need=adapter.need(loading))
 
+    def can_run(self, model: DesiredModel, devices: Sequence[Gpu]) -> bool:
+        """Whether there is a build for such a model on these devices, for all that is known without
+        its files."""
+        return self.assess(model, None, devices).refusal is None
+
     def launch(
         self,
         model: DesiredModel,

@@ -1,6 +1,6 @@
 """The GPUs as one tick knows them, and which of them each model gets."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import structlog
@@ -12,6 +12,7 @@ from reconciler.plan.desired import Desired, DesiredModel
 from reconciler.plan.gpu_claims import Claim, Holding, claims, named
 from reconciler.plan.gpu_places import misplaced
 from reconciler.plan.gpu_roll import Roll, enrolled
+from reconciler.plan.gpus import Gpu
 from reconciler.plan.ids import ModelName, Nonce, SpecHash
 from reconciler.plan.observed import EffectKind
 
@@ -34,11 +35,18 @@ class Gpus:
 
 
 class GpuLedger:
-    """Kept by the loop alone. `environment`: the agent's own, for its masks."""
+    """Kept by the loop alone. `environment`: the agent's own, for its masks. `can_run`: whether a
+    backend here can run a model on such devices, whatever its files hold."""
 
-    def __init__(self, watch: GpuWatch, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        watch: GpuWatch,
+        environment: Mapping[str, str],
+        can_run: Callable[[DesiredModel, Sequence[Gpu]], bool],
+    ) -> None:
         self._watch = watch
         self._environment = environment
+        self._can_run = can_run
         self._surveyed: Surveyed | None = None
         self._named: frozenset[str] = frozenset()
         self._lasting: Roll | None = None
@@ -94,10 +102,28 @@ class GpuLedger:
     def _settle(self, desired: Desired | None, held: _Held) -> None:
         """Figures that move with each survey are kept out of the claims, and so of the launches."""
         models = desired.models if desired is not None else ()
-        made = claims(models, self._lasting, held)
+        made = self._claims(models, held)
         settled = desired and replace(desired, models=tuple(_put(model, made) for model in models))
         if (made, settled) != (self._last.claims, self._last.desired):
             self._last = replace(self._last, claims=made, desired=settled)
+
+    def _claims(self, models: Sequence[DesiredModel], held: _Held) -> dict[ModelName, Claim]:
+        """What nothing here can run keeps its claim for the reason alone, and others' GPUs free."""
+        hopeless: dict[ModelName, Claim] = {}
+        while True:
+            others = [model for model in models if model.name not in hopeless]
+            made = claims(others, self._lasting, held)
+            more = {
+                model.name: made[model.name]
+                for model in others
+                if model.name not in held and self._is_hopeless(model, made.get(model.name))
+            }
+            if not more:
+                return made | hopeless
+            hopeless |= more
+
+    def _is_hopeless(self, model: DesiredModel, claim: Claim | None) -> bool:
+        return claim is not None and bool(claim.devices) and not self._can_run(model, claim.devices)
 
 
 def _put(model: DesiredModel, made: Mapping[ModelName, Claim]) -> DesiredModel:

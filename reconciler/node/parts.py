@@ -171,7 +171,7 @@ async def assembled(
                     memory=MemoryWatch(clock=clock.monotonic),
                     environment=settings.environment,
                 ),
-                gpus=GpuLedger(watch, settings.environment),
+                gpus=GpuLedger(watch, settings.environment, engines.can_run),
                 keeping=Keeping(cache),
                 comparisons=Comparisons(cache, wake=wakeup.set),
                 mendings=Mendings(cache, wake=wakeup.set),

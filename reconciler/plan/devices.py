@@ -64,8 +64,8 @@ def holders(
 def owners(cases: Iterable[Case], held: Holders) -> dict[GpuUuid, tuple[Case, ...]]:
     """Of the desired models that claim a device, those that get it.
 
-    That is the one that holds it already, else the first by priority and name; and after it, in the
-    same order, those whose shares fit beside.
+    That is the one that holds it already, else the first by priority and name that is not refused;
+    and after it, in the same order, those whose shares fit beside.
     """
     claimed: dict[GpuUuid, list[Case]] = {}
     for case in cases:
@@ -80,10 +80,10 @@ def owners(cases: Iterable[Case], held: Holders) -> dict[GpuUuid, tuple[Case, ..
     return owned
 
 
-def _rank(case: Case, gpu: GpuUuid, held: Holders) -> tuple[bool, int, str]:
+def _rank(case: Case, gpu: GpuUuid, held: Holders) -> tuple[bool, bool, int, str]:
     holds = any(holder.model == case.name for holder in held.get(gpu, ()))
     priority = case.wanted.priority if case.wanted is not None else 0
-    return (not holds, -priority, case.name)
+    return (not holds, case.seen.refusal is not None, -priority, case.name)
 
 
 def conflict(case: Case, owned: Mapping[GpuUuid, tuple[Case, ...]], held: Holders) -> str | None:

@@ -183,3 +183,39 @@ def test_models_get_gpus_keep_them_and_lose_none_to_each_other(
     machine.now_tells(first, changed)
     agent.wait_condition("DevicesKnown", "True")
     assert agent.stop() == 0
+
+
+def test_gpus_of_amd_are_given_by_the_numbers_that_hip_knows(
+    make_agent: MakeAgent, libraries: GpuLibraries
+) -> None:
+    """Scenario 67, pytorch#160468: amdsmi counts in another order than HIP."""
+    agent = make_agent()
+    agent.model_file()
+    llama_server_stand_in(agent.root, "  ROCm0: AMD Instinct MI300X (196592 MiB, 196000 MiB free)")
+    cards = [
+        {"uuid": f"GPU-a{at}", "pci": f"0000:0{at}:00.0", "gfx": "0x942", "total": 192 * GIB}
+        | {"used": GIB, "hip": hip}
+        for at, hip in ((1, 5), (2, 3), (3, 4))
+    ]
+    agent.environment |= libraries.machine(agent.root, amd=records("gpu", *cards))
+    agent.write(
+        manifest(
+            on_gpu("first", gpu_ids="[0]"),
+            on_gpu("pair", gpus="2"),
+            on_gpu("tensors", format="safetensors", gpu_ids="[1]", gpu_memory="0.1"),
+            model("by-name", backend="llama-server-cuda", gpus="1"),
+        )
+    )
+    agent.start()
+    agent.wait_up()
+
+    first, pair = agent.wait_state("first", "loaded"), agent.wait_state("pair", "loaded")
+
+    assert (first["gpu_ids"], first["backend"]) == (["GPU-a1"], "llama-server-rocm")
+    assert environment(first["pid"])["HIP_VISIBLE_DEVICES"] == "5"
+    assert pair["gpu_ids"] == ["GPU-a2", "GPU-a3"]
+    assert environment(pair["pid"])["HIP_VISIBLE_DEVICES"] == "3,4"
+    assert "CUDA_VISIBLE_DEVICES" not in environment(pair["pid"])
+    assert "cannot give it 1 GPU of nvidia" in agent.wait_state("by-name", "blocked")["reason"]
+    assert "vllm-rocm: no vllm" in agent.wait_state("tensors", "blocked")["reason"]
+    assert agent.stop() == 0

@@ -34,7 +34,10 @@ class Machine:
         self.watch = GpuWatch(
             self._survey, clock=lambda: self.now, wake=self._awake.set, rest_seconds=0.0
         )
-        self.ledger = GpuLedger(self.watch, {})
+        self.hopeless: set[str] = set()
+        self.ledger = GpuLedger(
+            self.watch, {}, lambda model, devices: model.name not in self.hopeless
+        )
 
     def _survey(self) -> Survey:
         self.asked += 1
@@ -106,6 +109,26 @@ async def test_figures_that_move_change_neither_what_is_given_nor_how_it_is_star
     assert second.desired is first.desired
     assert second.claims is first.claims
     assert machine.looks(model()) is second
+
+
+async def test_what_nothing_here_can_run_keeps_no_gpu_from_others() -> None:
+    machine = Machine(figures(1))
+    machine.hopeless = {"a", "named"}
+    models = (
+        model("a"),
+        model("b"),
+        model("c"),
+        model("named", gpu_ids=("1",)),
+    )
+    async with machine.watch:
+        await machine.asks()
+
+    assert given(machine.looks(*models)) == {
+        "a": ["GPU-n1"],
+        "b": ["GPU-n1"],
+        "c": ["GPU-n2"],
+        "named": ["GPU-n2"],
+    }
 
 
 async def test_a_survey_that_says_the_same_is_no_news() -> None:
