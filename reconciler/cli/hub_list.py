@@ -9,7 +9,7 @@ from reconciler.cli.checks.finding import size
 from reconciler.cli.hub_place import HubOption, existing_state, opened
 from reconciler.cli.output import Output, OutputOption, console, print_json, remark, show
 from reconciler.cli.table import Column, table
-from reconciler.node.hub_models import row_of, rows_of
+from reconciler.node.hub_models import Contents, contents_of, row_of
 
 _COLUMNS = (
     Column(title="PREFIX"),
@@ -37,12 +37,16 @@ def list_prefixes(
     first push is under way, or was cut off. damaged: its catalog cannot be read.
     """
     with opened(hub) as place:
-        rows = [row_of(existing_state(place, prefix))] if prefix is not None else rows_of(place)
+        found = (
+            Contents(models=[row_of(existing_state(place, prefix))], others=[])
+            if prefix is not None
+            else contents_of(place)
+        )
         location = place.location
     if output is Output.JSON:
-        print_json({"api": 1, "hub": location, "models": rows})
+        print_json({"api": 1, "hub": location, "models": found.models, "other_hubs": found.others})
         return
-    out = console()
+    out, rows = console(), found.models
     if rows:
         show(out, table(_COLUMNS, [_cells(row) for row in rows], width=out.width))
     else:
@@ -50,6 +54,8 @@ def list_prefixes(
     for row in rows:
         if row["reason"]:
             remark(f"{row['prefix']}: {row['reason']}")
+    for other in found.others:
+        remark(f"another hub lies in this one: --hub {other}")
 
 
 def _cells(row: dict[str, object]) -> list[Text]:

@@ -12,6 +12,7 @@ from reconciler.cli.hub_place import HubOption, PrefixArgument, count, existing_
 from reconciler.cli.output import Output, OutputOption, complain, print_json, remark
 from reconciler.errors import Rejected, XgenError
 from reconciler.hub.gc import Policy, Sweep, clean, sweep
+from reconciler.hub.nested import OtherHub, hub_inside
 from reconciler.hub.prefix_state import PrefixState, read_state
 from reconciler.hub.removal import remove_prefix
 from reconciler.hub.writable import WritableHub
@@ -26,6 +27,7 @@ def rm(
     """Remove a model from the hub, with its old digests. Nodes keep what they have."""
     with opened(hub) as place:
         state = existing_state(place, prefix)
+        _check_alone(place, state)
         stored = tuple(state.stored.values())
         freed = sum(each.size_bytes for each in stored)
         what = f"{prefix} in {place.location}: {count(len(stored), 'object')}, {size(freed)}"
@@ -47,6 +49,16 @@ def rm(
     else:
         typer.echo(f"removed {what}")
     return ExitCode.OK
+
+
+def _check_alone(hub: WritableHub, state: PrefixState) -> None:
+    """A prefix with a catalog is a model, also where another hub was put into it."""
+    inside = hub_inside(hub.location, state.prefix, state.stored)
+    if inside is not None:
+        raise Rejected(
+            f"cannot remove {state.prefix}: models of another hub lie in it; "
+            f"remove these first: --hub {inside}"
+        )
 
 
 def _agreed(what: str) -> bool:
@@ -103,7 +115,14 @@ def gc(
 
 
 def _states(hub: WritableHub, names: tuple[str, ...]) -> list[PrefixState]:
-    return [read_state(hub, name) for name in names]
+    """Without what is another hub's."""
+    found = []
+    for name in names:
+        try:
+            found.append(read_state(hub, name))
+        except OtherHub as exc:
+            remark(f"another hub lies in this one, and stays as it is: --hub {exc.hub}")
+    return found
 
 
 def _whole_digests(states: list[PrefixState], written: list[str]) -> frozenset[str]:

@@ -14,6 +14,7 @@ from reconciler.hub.catalog import (
     catalog_key,
     parse_catalog,
 )
+from reconciler.hub.nested import other_hub
 from reconciler.hub.writable import Stored, WritableHub
 
 _CLOCK_GRAIN_SECONDS = 2.0
@@ -79,8 +80,10 @@ class PrefixState:
 
 
 def read_state(hub: WritableHub, prefix: str) -> PrefixState:
-    """One listing, and every catalog in it."""
+    """One listing, and every catalog in it. Raises OtherHub where another hub's models lie."""
     stored = {each.key: each for each in hub.stored(prefix)}
+    if (other := other_hub(hub.location, prefix, stored)) is not None:
+        raise other
     damaged: dict[str, str] = {}
     pushed = []
     for key, each in stored.items():

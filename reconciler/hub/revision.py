@@ -19,6 +19,7 @@ from reconciler.hub.catalog import (
     catalog_key,
     parse_catalog,
 )
+from reconciler.hub.nested import other_hub
 from reconciler.hub.objects import HubObject, ObjectRef
 
 _LOOKS = 3
@@ -91,6 +92,8 @@ def _files(
         raise Transient(
             f"cannot use {prefix} in {hub.location}: its {CATALOG} is gone; push the model again"
         )
+    if (other := other_hub(hub.location, prefix, stored)) is not None:
+        raise Transient(str(other))
     return tuple(item for item in listing if not item.path.startswith(_OURS))
 
 

@@ -4,11 +4,13 @@ import asyncio
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 from reconciler.apply.daemon_thread import in_daemon_thread
 from reconciler.cache.choose import Wish, choose
 from reconciler.cache.model_cache import ModelCache
 from reconciler.errors import Rejected, Transient, XgenError
+from reconciler.hub.nested import OtherHub
 from reconciler.hub.prefix_state import PrefixState, read_state
 from reconciler.hub.writable import WritableHub
 from reconciler.plan.ids import NodeName
@@ -81,7 +83,7 @@ class HubModels:
 
     async def _read(self, hub: WritableHub) -> None:
         found: list[Row] = []
-        await in_daemon_thread(lambda: found.extend(rows_of(hub)), name="hub-models")
+        await in_daemon_thread(lambda: found.extend(contents_of(hub).models), name="hub-models")
         self._rows, self._read_at = found, time.monotonic()
 
     def _with_nodes(self, rows: list[Row]) -> list[Row]:
@@ -91,10 +93,29 @@ class HubModels:
         ]
 
 
-def rows_of(hub: WritableHub) -> list[Row]:
-    """Every model that the hub holds, sorted by prefix. Blocking; raises Transient."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contents:
+    """What a hub holds. `others`: hubs whose BASE lies in it, as --hub takes them."""
+
+    models: list[Row]
+    others: list[str]
+
+
+def contents_of(hub: WritableHub) -> Contents:
+    """Every model, sorted by prefix. Blocking; raises Transient."""
+
+    def looked_at(prefix: str) -> Row | OtherHub:
+        try:
+            return row_of(read_state(hub, prefix))
+        except OtherHub as exc:
+            return exc
+
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return list(pool.map(lambda prefix: row_of(read_state(hub, prefix)), hub.prefixes()))
+        found = list(pool.map(looked_at, hub.prefixes()))
+    return Contents(
+        models=[each for each in found if not isinstance(each, OtherHub)],
+        others=sorted({each.hub for each in found if isinstance(each, OtherHub)}),
+    )
 
 
 def row_of(state: PrefixState) -> Row:
