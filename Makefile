@@ -12,7 +12,7 @@ BENCH  := $(VENV)/.installed-bench
 # Tests side by side. More than two on two cores is not faster, and makes every deadline shorter.
 WORKERS ?= 2
 
-.PHONY: demo run test test-engines soak check bench compiler schema clean help
+.PHONY: demo run test test-slow test-engines soak check bench compiler schema clean help
 .DELETE_ON_ERROR:
 
 demo: $(DEMO)  ## one node, a real small model; DEMO_ARGS=--once ends after the answers
@@ -21,8 +21,11 @@ demo: $(DEMO)  ## one node, a real small model; DEMO_ARGS=--once ends after the 
 run: $(DEMO)  ## the agent: make run RUN_ARGS="--manifest manifests --hub ./hub"
 	$(BIN)/xgen-model run $(RUN_ARGS)
 
-test: $(DEV) $(JS) compiler  ## every test that needs no engine: real processes, a real S3 server, real clients
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not engine" $(TEST_ARGS)
+test: $(DEV) $(JS) compiler  ## real processes, a real S3 server, real clients; under ten minutes on two cores
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not engine and not slow" $(TEST_ARGS)
+
+test-slow: $(DEV)  ## the rest of them: hubs and caches that are killed, filled and damaged
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "slow and not engine" $(TEST_ARGS)
 
 test-engines: $(DEV) $(AIPERF) $(VLLM)  ## real llama.cpp and vLLM with real models: the SDKs and aiperf ask them
 	$(BIN)/python -m pytest -m engine $(TEST_ARGS)

@@ -1,10 +1,11 @@
-"""No test is left out unseen: skips are judged, and tests of real engines are counted.
+"""No test is left out unseen: skips are judged, and those of other lanes are counted.
 
 Under CI, a skip for a reason that is not known here is a failure. All of it holds with pytest-xdist
 too, whose workers collect and whose controller reports.
 """
 
 import os
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -33,38 +34,40 @@ KNOWN = (
 )
 """What a machine may lack that the tests cannot install; each is printed at the end of the run."""
 
-_ENGINES_LEFT_OUT = pytest.StashKey[int]()
-_FROM_WORKER = "engines_left_out"
+LANES = {"engine": "test-engines", "slow": "test-slow"}
+"""What runs the tests with a mark that `make test` leaves out."""
+
+_LEFT_OUT = pytest.StashKey[Counter[str]]()
+_FROM_WORKER = "left_out"
 
 
 def pytest_deselected(items: list[pytest.Item]) -> None:
     for item in items:
-        if item.get_closest_marker("engine") is not None:
-            stash = item.config.stash
-            stash[_ENGINES_LEFT_OUT] = stash.get(_ENGINES_LEFT_OUT, 0) + 1
+        mark = next((mark for mark in LANES if item.get_closest_marker(mark) is not None), None)
+        if mark is not None:
+            item.config.stash.setdefault(_LEFT_OUT, Counter())[mark] += 1
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     """A worker has ended. Each of them collects everything, so their counts are the same."""
-    left_out = getattr(node, "workeroutput", {}).get(_FROM_WORKER, 0)
-    node.config.stash[_ENGINES_LEFT_OUT] = left_out
+    left_out = getattr(node, "workeroutput", {}).get(_FROM_WORKER, {})
+    node.config.stash[_LEFT_OUT] = Counter(left_out)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for report in terminalreporter.stats.get("skipped", []):
         if not _known(report):
             terminalreporter.write_line(f"unexpected skip: {report.nodeid}", red=True)
-    if left_out := terminalreporter.config.stash.get(_ENGINES_LEFT_OUT, 0):
-        terminalreporter.write_line(
-            f"{left_out} tests with real engines left out; `make test-engines` runs them"
-        )
+    left_out = terminalreporter.config.stash.get(_LEFT_OUT, Counter[str]())
+    for mark, count in sorted(left_out.items()):
+        terminalreporter.write_line(f"{count} {mark} tests left out: `make {LANES[mark]}`")
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     worker = getattr(session.config, "workeroutput", None)
     if worker is not None:
-        worker[_FROM_WORKER] = session.config.stash.get(_ENGINES_LEFT_OUT, 0)
+        worker[_FROM_WORKER] = dict(session.config.stash.get(_LEFT_OUT, Counter()))
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     skipped = reporter.stats.get("skipped", []) if reporter else []
     if os.environ.get("CI") and not all(map(_known, skipped)):

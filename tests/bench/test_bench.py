@@ -11,6 +11,8 @@ from tests.bench import idle, leaving, small
 from tests.bench.results import Part
 from tests.e2e.agent import REPOSITORY
 
+pytestmark = pytest.mark.slow
+
 _OURS = {"agent", "aiohttp", "connection", "uvicorn"}
 _THEIRS = {"nginx", "vllm-router"}
 _NO_PROXY = {"connection", "uvicorn"}

@@ -5,6 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 
 def test_every_contender_brings_the_files(tmp_path: Path) -> None:
     results = tmp_path / "results.json"

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("start", ["fresh", "older"])
 def test_a_kill_between_any_two_steps_costs_a_fetch_at_most(tmp_path: Path, start: str) -> None:

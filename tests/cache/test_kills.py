@@ -21,6 +21,8 @@ from tests.hub.fault_proxy import FaultProxy, Get, fault_proxy
 from tests.s3_server import S3Server
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 KILLS = int(os.environ.get("XGEN_KILLS", "5"))
 MIB = 1 << 20
 CONTENT = os.urandom(64 * MIB)

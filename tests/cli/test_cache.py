@@ -19,6 +19,8 @@ from tests.cli.command import on_a_terminal, xgen_model
 from tests.cli.test_hub import model as weights
 from tests.e2e.manifests import manifest, model
 
+pytestmark = pytest.mark.slow
+
 MIB = 2**20
 
 

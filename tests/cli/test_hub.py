@@ -21,6 +21,8 @@ from tests.model_files import gemma
 from tests.s3_server import KEYS
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["hub", "servers"]
 
 PREFIX = "huggingface/org_model"

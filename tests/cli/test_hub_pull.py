@@ -25,6 +25,8 @@ from tests.hub.hubs import Hub, Servers, hub, new_hub, servers
 from tests.hub.test_push import Silent, current, files_of, folder_of, pushed
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["hub", "servers", "small_disk"]
 
 MIB = 1 << 20

@@ -15,6 +15,8 @@ from tests.fake_hf_hub import FakeHub, Repo, serve_fake_hub
 from tests.hub.hubs import Hub, hub, servers
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["hub", "servers"]
 
 SAFETENSORS = {"config.json": b"{}", "model.safetensors": safetensors(1, 400_000)}

@@ -16,6 +16,8 @@ from tests.e2e.manifests import manifest, model
 from tests.s3_server import ACCESS_KEY, SECRET_KEY, S3Server, serve_s3
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 MIB = 2**20
 
 

@@ -14,6 +14,8 @@ from tests.fake_hf_hub import FakeHub, Repo, serve_fake_hub
 from tests.s3_server import ACCESS_KEY, SECRET_KEY, serve_s3
 from tests.waiting import wait_for, wait_until
 
+pytestmark = pytest.mark.slow
+
 Job = dict[str, Any]
 MIB = 1024 * 1024
 LARGE = MINIMAL_GGUF + bytes(3 * MIB)
@@ -258,7 +260,7 @@ def test_a_gated_model_says_so_and_loads_once_there_is_a_token(
 @pytest.mark.parametrize(
     ("source", "said"),
     [
-        ("hf://org/none", "has no such repository"),
+        ("hf://org/none-GGUF", "has no such repository"),
         ("hf://org/m-GGUF@v9", "it has no revision v9"),
         ("hf://org/m-GGUF", "it holds 2 GGUF models; name one with `file:`"),
     ],

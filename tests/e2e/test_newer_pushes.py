@@ -5,6 +5,8 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
+
 from reconciler.hub.catalog import Catalog
 from reconciler.hub.directory_writer import DirectoryWriter
 from reconciler.hub.push import push
@@ -13,6 +15,8 @@ from tests.e2e.agent import MINIMAL_GGUF, Agent
 from tests.e2e.manifests import manifest, model
 from tests.hub.test_push import Silent, folder_of, order
 from tests.waiting import wait_until
+
+pytestmark = pytest.mark.slow
 
 PREFIX = "gguf/test_model"
 

@@ -4,6 +4,8 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
+
 from reconciler.errors import Transient
 from reconciler.hub.push import push
 from reconciler.hub.turns import TURNS
@@ -19,6 +21,8 @@ from tests.hub.test_push import (
     order,
     pushed,
 )
+
+pytestmark = pytest.mark.slow
 
 __all__ = ["folder_hub", "hub", "servers"]
 
