@@ -40,10 +40,12 @@ Value = str | int | float | bool
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Whole:
-    """One file that is as large as its tensors need it to be. `head`: as `ModelInfo.scores`."""
+    """One file that is as large as its tensors need it to be. `head`: as `ModelInfo.scores`.
+    `data_bytes`: behind its header."""
 
     keys: dict[str, Value]
     head: bool
+    data_bytes: int
 
 
 def read_header(path: str) -> ModelInfo:
@@ -63,13 +65,19 @@ def check_whole(path: str) -> None:
     _whole(path)
 
 
+def data_bytes(path: str) -> int:
+    """How many bytes follow the header. Raises as `read_header`."""
+    return _whole(path).data_bytes
+
+
 def _whole(path: str) -> _Whole:
     try:
         with open(path, "rb") as file:
             header = _Header(file)
             count, keys = _keys(header)
             end, head = _tensors(header, count)
-            needed = _aligned(header.position, keys) + end if count else header.position
+            begin = _aligned(header.position, keys) if count else header.position
+            needed = begin + end
             size = os.fstat(file.fileno()).st_size
     except OSError as exc:
         raise Transient(f"cannot read {path}: {exc.strerror}") from exc
@@ -79,7 +87,7 @@ def _whole(path: str) -> _Whole:
         raise Rejected(
             f"cannot read {path}: it is cut off: {size} of at least {needed} bytes are there"
         )
-    return _Whole(keys=keys, head=head)
+    return _Whole(keys=keys, head=head, data_bytes=size - begin)
 
 
 def _later_shards(path: str, count: int) -> Iterator[str]:

@@ -17,6 +17,7 @@ from reconciler.hub.pulled import pulled_catalog
 from reconciler.hub.push import Order, Outcome
 from reconciler.hub.push import push as push_folder
 from reconciler.node.describe import describe
+from reconciler.node.zeros import check_no_zeros
 
 
 def push(
@@ -38,6 +39,9 @@ def push(
     again: Annotated[
         bool, typer.Option("--again", help="Upload also what is there: it may be damaged.")
     ] = False,
+    allow_zeros: Annotated[
+        bool, typer.Option("--allow-zeros", help="Push weights that end in zeros, too.")
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be uploaded, change nothing.")
     ] = False,
@@ -57,6 +61,7 @@ def push(
         pushed_at=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         check_names=check_paths,
         describe=lambda files: describe(files, str(folder)),
+        check_content=(lambda _hashed: None) if allow_zeros else check_no_zeros,
         licence=licence,
         upstream=upstream,
         revision=revision,

@@ -234,6 +234,7 @@ def _push_order(order: ImportOrder, wanted: Wanted, listing: Listing) -> Order:
         pushed_at=order.pushed_at,
         check_names=order.judgement.check_names,
         describe=lambda files: _described(order, wanted, listing, files),
+        check_content=lambda _hashed: None,  # it was compared with what is listed there
         licence=listing.licence,
         upstream=order.repository.name,
         revision=listing.commit,

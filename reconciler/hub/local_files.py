@@ -31,11 +31,12 @@ class LocalFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hashed:
-    """A file and its content. `sha256`: in hex."""
+    """A file and its content. `sha256`: in hex. `zero_bytes`: so many at its end are all zero."""
 
     file: LocalFile
     sha256: str
     crc32: int
+    zero_bytes: int
 
 
 def files_below(folder: Path) -> tuple[LocalFile, ...]:
@@ -86,17 +87,19 @@ def _walk(
 
 def hash_file(file: LocalFile, watch: Watch) -> Hashed:
     """Both digests in one read. Raises Transient where it changes meanwhile."""
-    sha256, crc32, done = hashlib.sha256(), 0, 0
+    sha256, crc32, done, zeros_from = hashlib.sha256(), 0, 0, 0
     with unchanged(file) as source:
         while block := read_block(source, _BLOCK_BYTES):
             watch.check()
             sha256.update(block)
             crc32 = zlib.crc32(block, crc32)
+            if kept := len(block.rstrip(b"\0")):
+                zeros_from = done + kept
             done += len(block)
             watch.on_bytes(len(block))
     if done != file.size_bytes:
         raise changed(file)
-    return Hashed(file=file, sha256=sha256.hexdigest(), crc32=crc32)
+    return Hashed(file=file, sha256=sha256.hexdigest(), crc32=crc32, zero_bytes=done - zeros_from)
 
 
 def read_block(source: BinaryIO, size_bytes: int) -> bytes:

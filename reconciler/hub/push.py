@@ -62,8 +62,8 @@ class Order:
     `pushed_at`: RFC 3339. `again`: upload also what is there. `dry_run`: change nothing.
     `keep_others`: what is in force and the folder does not have stays part of the prefix.
     `pulled`: what another hub said of the folder; it counts where that is still its content.
-    `check_names` and `describe` are the cache's and the backends' judgement of the files; both
-    raise XgenError where no node could use them.
+    `check_names`, `describe` and `check_content` are the cache's and the backends' judgement of the
+    files; all raise XgenError where no node could use them.
     """
 
     folder: Path
@@ -71,6 +71,7 @@ class Order:
     pushed_at: str
     check_names: Callable[[Iterable[str], str], None] = field(repr=False)
     describe: Callable[[Sequence[LocalFile]], Facts] = field(repr=False)
+    check_content: Callable[[Sequence[Hashed]], None] = field(repr=False)
     licence: str | None = None
     upstream: str | None = None
     revision: str | None = None
@@ -105,6 +106,7 @@ def push(hub: WritableHub, order: Order, progress: Progress) -> Outcome:
     read_state(hub, order.prefix)  # a hub that is away is noticed before the hashing
     progress.begin("hashing", sum(file.size_bytes for file in local))
     hashed = in_parallel(hash_file, local, progress.advance)
+    order.check_content(hashed)
     state = read_state(hub, order.prefix)
     drafts = _Drafts(hub, order, hashed, facts)
     draft = drafts.on(state)

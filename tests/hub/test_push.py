@@ -11,7 +11,7 @@ import pytest
 
 from reconciler.errors import Transient
 from reconciler.hub.catalog import CATALOG, Catalog, Facts, catalog_key, parse_catalog
-from reconciler.hub.local_files import LocalFile
+from reconciler.hub.local_files import Hashed, LocalFile
 from reconciler.hub.push import Order, Outcome, push
 from reconciler.hub.s3_writer import S3Writer
 from reconciler.hub.writable import WritableHub
@@ -59,6 +59,9 @@ def no_facts(files: Sequence[LocalFile]) -> Facts:
     return Facts()
 
 
+def no_content(hashed: Sequence[Hashed]) -> None: ...
+
+
 def order(folder: Path, prefix: str = PREFIX, **more: object) -> Order:
     fields: dict[str, object] = {
         "folder": folder,
@@ -66,6 +69,7 @@ def order(folder: Path, prefix: str = PREFIX, **more: object) -> Order:
         "pushed_at": "2026-11-30T12:00:00Z",
         "check_names": no_check,
         "describe": no_facts,
+        "check_content": no_content,
     }
     return Order(**{**fields, **more})  # type: ignore[arg-type]
 
