@@ -43,9 +43,11 @@ def _bears(path: str) -> bool:
 
 
 def _with_context(need: Need, asked: object) -> Need | None:
-    if need.kv_cache_bytes is None or not need.tokens:
+    if not need.tokens:
         return need
     if not isinstance(asked, int) or asked <= 0:
         return None
     tokens = -(-asked // _CELLS) * _CELLS
-    return replace(need, tokens=tokens, kv_cache_bytes=need.kv_cache_bytes * tokens // need.tokens)
+    before = need.kv_cache_bytes
+    cache = None if before is None else before * tokens // need.tokens
+    return replace(need, tokens=tokens, kv_cache_bytes=cache)

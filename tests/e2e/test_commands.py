@@ -125,7 +125,8 @@ def test_plan_against_an_agent_says_what_would_change(running: Agent, tmp_path: 
     lines = result.stdout.splitlines()
     assert lines[0] == f"node-a, compared with the agent at {running.url}"
     assert lines[2].startswith("  ~ chat  restart    spec changed (1:")
-    assert [lines[1], *lines[3:]] == [
+    assert "KV cache not known for 4,096 tokens" in lines[4]
+    assert [lines[1], lines[3], *lines[5:]] == [
         "",
         "      source: gguf/test_model, already cached",
         "      extra_args.ctx_size: 2048 → 4096",
