@@ -1,9 +1,12 @@
 """Keeps what models need: pins, room for what comes, files that are as they were pushed."""
 
 import errno
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
 
 import structlog
 
@@ -13,7 +16,7 @@ from reconciler.cache.evict import remove_all_aside
 from reconciler.cache.layout import Layout
 from reconciler.cache.locking import held
 from reconciler.cache.mend import Tell, check, mend
-from reconciler.cache.news import News
+from reconciler.cache.news import FileRotten, News
 from reconciler.cache.pin_board import ALIVE_SECONDS, Owner, PinBoard
 from reconciler.cache.pins import Holding, Pins
 from reconciler.cache.room import Room
@@ -89,12 +92,21 @@ class Keeper:
                     for told in mend(
                         self._layout, holding, on_progress=on_progress, cancelled=cancelled
                     ):
-                        self._note(told)
+                        self._note(replace(told, models=self._users(told)))
             return {}
         except OSError as exc:
             if exc.errno not in _NOT_WRITABLE:
                 raise
         return check(self._layout, holdings, on_progress=on_progress, cancelled=cancelled)
+
+    def inodes(self, holding: Holding) -> tuple[int | None, ...]:
+        """Of the files of a holding, by their paths; None for one that has gone."""
+        folder = self._layout.folder(holding.prefix, holding.digest)
+        return tuple(_inode(folder / path) for path in sorted(holding.paths))
+
+    def revisions(self, prefix: str) -> Path:
+        """The folder of all that is cached of a prefix."""
+        return self._layout.revisions(prefix)
 
     def relieve(self) -> None:
         """Give room on a full disk, as far as that can be."""
@@ -123,3 +135,16 @@ class Keeper:
     def _note(self, news: News) -> None:
         with self._lock:
             self._news.append(news)
+
+    def _users(self, rotten: FileRotten) -> tuple[str, ...]:
+        """The models of this agent that need it."""
+        if self._said is None:
+            return ()
+        return tuple(sorted(self._said.models(rotten.prefix, rotten.digest, rotten.path)))
+
+
+def _inode(path: Path) -> int | None:
+    try:
+        return os.stat(path).st_ino
+    except OSError:
+        return None

@@ -12,7 +12,7 @@ import structlog
 
 from reconciler.cache.check import Checked, check_file
 from reconciler.cache.layout import Layout
-from reconciler.cache.news import FileRotten, News
+from reconciler.cache.news import FileRotten
 from reconciler.cache.pins import Holding
 from reconciler.cache.record import RecordedObject, load_record
 from reconciler.cache.stamps import Stamp, load_stamps, save_stamps
@@ -30,7 +30,7 @@ def mend(
     *,
     on_progress: Tell,
     cancelled: Callable[[], bool],
-) -> tuple[News, ...]:
+) -> tuple[FileRotten, ...]:
     """Check those of these files that do not look as they did; the prefix's lock is held.
 
     What is right gets a new stamp; what is not is removed, so that a fetch brings it again, and
@@ -41,7 +41,7 @@ def mend(
     folder = layout.folder(holding.prefix, holding.digest)
     stamps = load_stamps(path)
     total, done = sum(item.size_bytes for item in changed), 0
-    news: list[News] = []
+    news: list[FileRotten] = []
 
     def advance(count: int) -> None:
         nonlocal done

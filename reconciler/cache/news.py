@@ -7,17 +7,22 @@ from reconciler.cache.amounts import human
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileRotten:
-    """A published file is not what was pushed, and was removed. `size_bytes`: as pushed."""
+    """A published file is not what was pushed, and was removed. `size_bytes`: as pushed.
+
+    `models`: those of this agent that need it.
+    """
 
     prefix: str
     digest: str
     path: str
     size_bytes: int
     cause: str
+    models: tuple[str, ...] = ()
 
     @property
     def reason(self) -> str:
-        return f"{self.path} of {self.prefix} is rotten: {self.cause}; it is fetched again"
+        whom = f" for {', '.join(self.models)}" if self.models else ""
+        return f"{self.path} of {self.prefix} is rotten: {self.cause}; it is fetched again{whom}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -109,10 +109,12 @@ class Chronicle:
             self._journal.record(
                 EventKind.FILE_ROTTEN,
                 news.reason,
+                model=ModelName(news.models[0]) if len(news.models) == 1 else None,
                 level=Level.WARNING,
                 prefix=news.prefix,
                 digest=news.digest,
                 path=news.path,
+                models=", ".join(news.models) or None,
                 size_bytes=news.size_bytes,
             )
 

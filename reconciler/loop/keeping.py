@@ -7,6 +7,7 @@ from reconciler.cache.news import News
 from reconciler.cache.pin_board import ALIVE_SECONDS
 from reconciler.cache.pins import Holding, Pins, pins_of
 from reconciler.loop.observation import Looks, Seen
+from reconciler.loop.removed_files import Families, RemovedFiles
 from reconciler.plan.ids import FilesDigest, ModelName
 
 _LOOK_SECONDS = 60.0
@@ -20,6 +21,7 @@ class Keeping:
 
     def __init__(self, cache: ModelCache) -> None:
         self._cache = cache
+        self._removed = RemovedFiles(cache)
         self._looks: Looks | None = None
         self._running: _Running = frozenset()
         self._said_at = 0.0
@@ -41,6 +43,10 @@ class Keeping:
         self._said_at = time.monotonic()
         self._cache.keeper.look_again()
         return self._cache.keeper.pin(self._pins(looks))
+
+    def look(self, seen: Seen, families: Families) -> Seen:
+        """`seen`, with the processes that read files which have gone. For a thread."""
+        return self._removed.look(seen, families)
 
     def news(self) -> tuple[News, ...]:
         return self._cache.keeper.take_news()

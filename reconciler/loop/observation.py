@@ -73,11 +73,25 @@ Looks = Mapping[ModelName, Look]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """What lives and what is under way, at one moment of the event loop."""
+    """What lives and what is under way, at one moment of the event loop.
+
+    `reads_removed`: processes that have files open which have gone from the cache since.
+    """
 
     views: Views
     in_flight: Mapping[ModelName, InFlight]
     leftovers: tuple[Leftover, ...]
+    reads_removed: frozenset[Nonce] = frozenset()
+
+    @property
+    def sound(self) -> Views:
+        """All but those: what may stay as it is, for its files."""
+        if not self.reads_removed:
+            return self.views
+        return {
+            name: tuple(view for view in views if view.nonce not in self.reads_removed)
+            for name, views in self.views.items()
+        }
 
 
 class Observer:
@@ -268,6 +282,7 @@ def _model(
                 gpus=view.gpus,
                 gpu_share=view.launch.gpu_share,
                 misplaced=judged.misplaced.get(view.nonce),
+                reads_removed_files=view.nonce in seen.reads_removed,
                 held_bytes=judged.held.get(view.nonce, 0),
             )
             for view in seen.views.get(name, ())

@@ -159,7 +159,7 @@ class Reconciler:
         )
         if self._book(now) | self._mend() | self._obey(desired):
             self._standstill = None
-        seen = self._observer.see()
+        seen = await self._see()
         gpus = self._gpus.look(desired, seen, self._backends.families())
         looks = await self._look(gpus, seen)
         if desired is not None and self._keeping.is_due(looks, seen):
@@ -172,7 +172,7 @@ class Reconciler:
             doubts=self._backends.problems,
             over_budget=self._keeping.over_budget(),
             noticed=self._pushes.noticed,
-            memory=await self._observer.memory(looks, seen.views),
+            memory=await self._observer.memory(looks, seen.sound),
             epoch=self._clock.wall(0.0),
             ending=self._ending,
         )
@@ -210,9 +210,13 @@ class Reconciler:
         self._standstill = standstill(scene, there, made)
         return made
 
+    async def _see(self) -> Seen:
+        seen = self._observer.see()
+        return await asyncio.to_thread(self._keeping.look, seen, self._backends.families())
+
     async def _look(self, gpus: Gpus, seen: Seen) -> Looks:
         models = gpus.desired.models if gpus.desired else ()
-        return await asyncio.to_thread(self._observer.look, models, seen.views, gpus.claims)
+        return await asyncio.to_thread(self._observer.look, models, seen.sound, gpus.claims)
 
     async def _pin(self, gpus: Gpus, looks: Looks, seen: Seen) -> Looks:
         """Let what is needed stay, then look again: until now another agent might take it."""

@@ -1,5 +1,6 @@
 """What /proc says of processes. What vanishes, or may not be read, between two looks is absent."""
 
+import contextlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -84,6 +85,31 @@ def environment_value(pid: int, variable: str) -> str | None:
         if entry.startswith(prefix):
             return entry[len(prefix) :].decode("utf-8", "replace")
     return None
+
+
+def removed_files(pid: int, folder: str) -> frozenset[int]:
+    """The inodes of files that a process has mapped or open, below a folder, that have gone.
+
+    Nothing of one that may not be looked into. NFS gives what is still open another name instead.
+    """
+    found: set[int] = set()
+    with contextlib.suppress(OSError):
+        for line in (_PROC / str(pid) / "maps").read_text("utf-8", "replace").splitlines():
+            fields = line.split(maxsplit=5)  # addresses, rights, offset, device, inode, path
+            if len(fields) == 6 and _has_gone(fields[5], folder):
+                found.add(int(fields[4]))
+    with contextlib.suppress(OSError):
+        for entry in (_PROC / str(pid) / "fd").iterdir():
+            with contextlib.suppress(OSError):
+                if _has_gone(os.readlink(entry), folder):
+                    found.add(entry.stat().st_ino)
+    return frozenset(found)
+
+
+def _has_gone(path: str, folder: str) -> bool:
+    if not path.startswith(f"{folder}/"):
+        return False
+    return path.endswith(" (deleted)") or os.path.basename(path).startswith(".nfs")
 
 
 def boot_id() -> str:

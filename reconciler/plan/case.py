@@ -14,6 +14,10 @@ from reconciler.plan.observed import (
     ObservedProcess,
 )
 
+_READS_REMOVED = (
+    "a file of it was damaged or removed after it was loaded; it still reads the old one"
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
@@ -52,13 +56,26 @@ class Case:
         return self.wanted.gpu_share if self.wanted is not None else None
 
     @property
+    def runs_as_wanted(self) -> bool:
+        """Whether `process` is what should run, with the files that are there."""
+        process = self.process
+        return (
+            process is not None
+            and process.instance == self.instance
+            and not process.reads_removed_files
+        )
+
+    @property
     def obsolete_because(self) -> str | None:
         """Why `process` is not what is wanted; None: it is, as far as one can know."""
-        if self.wanted is None or self.process is None or self.process.instance == self.instance:
+        if self.wanted is None or self.process is None or self.runs_as_wanted:
             return None
         running = self.process.instance
         if running.spec_hash != self.wanted.spec_hash:
             return f"spec changed ({running.spec_hash} → {self.wanted.spec_hash})"
+        if self.process.reads_removed_files and self.instance in (None, running):
+            later = "; it is started anew once the file is here again"
+            return f"{_READS_REMOVED}{later if self.instance is None else ''}"
         if self.instance is None:
             return None
         return f"files changed ({running.files_digest[:12]} → {self.instance.files_digest[:12]})"

@@ -22,7 +22,8 @@ class ObservedProcess:
     """A backend of ours that is alive. `loaded_at` is None until it answered (design §8, Ready).
 
     `gpu_share`: of each of its `gpus`; None: the whole. `misplaced`: on which GPU it was found that
-    it was not given; None: on none.
+    it was not given; None: on none. `reads_removed_files`: it has files open, or mapped, that have
+    gone from the cache since.
     `held_bytes`: of memory, what comes back when it ends; 0 where nobody has asked.
     """
 
@@ -34,6 +35,7 @@ class ObservedProcess:
     gpus: tuple[GpuUuid, ...] = ()
     gpu_share: float | None = None
     misplaced: str | None = None
+    reads_removed_files: bool = False
     held_bytes: int = 0
 
     @property

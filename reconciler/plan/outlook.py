@@ -34,7 +34,7 @@ def outlook(case: Case, step: Step) -> Outlook | None:
 def _with_process(case: Case, process: ObservedProcess, step: Step) -> Outlook:
     target = None
     why: str | None = step.explained
-    if case.wanted is not None and process.instance != case.instance:
+    if case.wanted is not None and not case.runs_as_wanted:
         target = Target(spec_hash=case.wanted.spec_hash, state=step.state, reason=step.explained)
         why = case.obsolete_because
     state, doing = _doing(case, process, step)

@@ -135,7 +135,7 @@ def _free(case: Case, now: float) -> Step:
         return _stop(case, process, _after(process), why, now, failure=failure)
     if process.phase is ProcessPhase.LOADING:
         return _while_loading(case, case.wanted, process, now)
-    if process.instance == case.instance:
+    if case.runs_as_wanted:
         return Step(state=State.LOADED, reason=f"serves (pid {process.pid})")
     return _towards(case, case.wanted, now)
 
@@ -146,7 +146,7 @@ def _while_loading(case: Case, wanted: DesiredModel, process: ObservedProcess, n
     One that is obsolete goes on until its successor could start, for it may serve before the new
     files are here (R5); then it ends at once, for nobody uses it yet.
     """
-    is_wanted = process.instance == case.instance
+    is_wanted = case.runs_as_wanted
     deadline = process.started_at + wanted.timeouts.ready
     if now < deadline:
         if is_wanted:

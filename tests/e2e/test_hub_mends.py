@@ -15,6 +15,8 @@ from tests.e2e.manifests import manifest, model
 from tests.s3_server import ACCESS_KEY, SECRET_KEY, S3Server, serve_s3
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def s3(tmp_path: Path) -> Iterator[S3Server]:
@@ -206,3 +208,63 @@ os.execv({str(engine.with_name("stand-in"))!r}, ["llama-server", *args])
     path.write_bytes(MINIMAL_GGUF + b"good")
 
     agent.wait_state("a", "loaded", seconds=90)
+
+
+def test_who_still_reads_a_file_that_was_mended_is_started_anew_once(make_agent: MakeAgent) -> None:
+    """ollama#17520: llama.cpp maps its file; who has let go of it stays."""
+    agent = make_agent()
+    keeping_its_file_open(Path(agent.args[1]))
+    agent.hub.mkdir()
+    pushed = agent.root / "pushed"
+    pushed.mkdir()
+    (pushed / "model.gguf").write_bytes(MINIMAL_GGUF + b"good")
+    done = xgen_model("hub", "push", pushed, "gguf/test_model", "--hub", agent.hub)
+    assert done.returncode == 0, done.stderr
+    agent.write(manifest(model("keeps", env='{KEEP: "1"}'), model("lets-go")))
+    agent.start()
+    agent.wait_up()
+    keeps, lets_go = (agent.wait_state(name, "loaded")["pid"] for name in ("keeps", "lets-go"))
+    (path,) = agent.data.glob("models/.rev/gguf/test_model/*/model.gguf")
+    away = agent.hub.rename(agent.root / "away")
+
+    with path.open("r+b") as file:
+        file.write(b"rotten")
+    agent.post("/api/management/reconcile", {})
+
+    old = "a file of it was damaged or removed after it was loaded; it still reads the old one"
+    told = agent.wait_model("keeps", lambda each: old in each["reason"])
+    assert told["reason"] == (
+        f"serves (pid {keeps}); {old}; it is started anew once the file is here again"
+    )
+    assert (told["state"], told["pid"]) == ("loaded", keeps)
+    agent.wait_model("keeps", lambda each: each["target"]["state"] == "error")
+    (rotten,) = events(agent, "FileRotten")
+    assert rotten["reason"].endswith("; it is fetched again for keeps, lets-go")
+    assert rotten["data"]["models"] == "keeps, lets-go"
+
+    away.rename(agent.hub)
+    agent.post("/api/management/reconcile", {"retry": True})
+    agent.wait_model("keeps", lambda each: each["pid"] not in (keeps, None))
+    agent.wait_state("keeps", "loaded")
+    agent.post("/api/management/reconcile", {})
+
+    stops = [each for each in events(agent, "ActionBegun") if "pid" in each["data"]]
+    assert [(each["model"], each["reason"]) for each in stops] == [("keeps", old)]
+    after = agent.wait_model("lets-go", lambda each: each["target"] is None)
+    assert (after["state"], after["pid"]) == ("loaded", lets_go)
+
+
+def keeping_its_file_open(engine: Path) -> None:
+    """A model with `env: {KEEP: "1"}` does."""
+    engine.rename(engine.with_name("stand-in"))
+    engine.write_text(
+        f"""#!{sys.executable}
+import os, sys
+args = sys.argv[1:]
+if "--model" in args and "KEEP" in os.environ:
+    os.set_inheritable(os.open(args[args.index("--model") + 1], os.O_RDONLY), True)
+os.execv({str(engine.with_name("stand-in"))!r}, ["llama-server", *args])
+""",
+        encoding="utf-8",
+    )
+    engine.chmod(0o755)

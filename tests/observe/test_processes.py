@@ -5,14 +5,29 @@ import sys
 from pathlib import Path
 from subprocess import PIPE
 
+import pytest
+
 from reconciler.observe.processes import (
     boot_id,
     environment_value,
     pid_namespace,
     read_process,
     read_processes,
+    removed_files,
     ticks_since_boot,
 )
+
+HOLDER = """
+import mmap, os, sys
+def mapped(path):
+    with open(path, "rb") as file:
+        return mmap.mmap(os.dup(file.fileno()), 0, access=mmap.ACCESS_READ)
+path = sys.argv[1]
+held = {held}
+print(flush=True)
+sys.stdin.read()
+"""
+"""Keeps a file, and tells when it does."""
 
 
 def test_reads_itself() -> None:
@@ -67,6 +82,28 @@ def test_a_variable_is_found_by_its_whole_name() -> None:
 
     assert value == "a=b"
     assert environment_value(os.getpid(), "NO_SUCH_VARIABLE") is None
+
+
+@pytest.mark.parametrize("held", ["os.open(path, os.O_RDONLY)", "mapped(path)"])
+def test_a_file_that_has_gone_is_told_of_whoever_reads_it(tmp_path: Path, held: str) -> None:
+    path, other = tmp_path / "models/a b.gguf", tmp_path / "models/other.gguf"
+    path.parent.mkdir()
+    path.write_bytes(b"old")
+    other.write_bytes(b"other")
+    inode = path.stat().st_ino
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER.format(held=held), str(path)], stdin=PIPE, stdout=PIPE
+    ) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        before = removed_files(child.pid, str(path.parent))
+        other.replace(path)
+        after = removed_files(child.pid, str(path.parent))
+        elsewhere = removed_files(child.pid, str(tmp_path / "mod"))
+        child.communicate()
+
+    assert (before, after, elsewhere) == (frozenset(), frozenset({inode}), frozenset())
+    assert removed_files(child.pid, str(path.parent)) == frozenset()
 
 
 def test_boot_and_namespace_are_named() -> None:

@@ -100,6 +100,7 @@ def process(data: Data) -> ObservedProcess:
         gpus=gpus(data),
         gpu_share=data.get("share"),
         misplaced=data.get("misplaced"),
+        reads_removed_files=data.get("reads_removed_files", False),
         held_bytes=data.get("held", 0) * MIB,
     )
 
