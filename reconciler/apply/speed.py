@@ -82,17 +82,17 @@ class Speed:
 
 
 def told(progress: Progress) -> str:
-    """`1.2 of 4.3 GB (28 %), 210 MB/s, 15 s left`, for operators."""
+    """`1.2 of 4.3 GiB (28 %), 210 MiB/s, 15 s left`, for operators."""
     done, total, rate = progress.done_bytes, progress.total_bytes, progress.bytes_per_second
-    unit, size = ("GB", 1e9) if total >= 1e9 else ("MB", 1e6)
-    form = ".1f" if unit == "GB" else ".0f"
+    unit, size = ("GiB", 2**30) if total >= 2**30 else ("MiB", 2**20)
+    form = ".1f" if unit == "GiB" else ".0f"
     amounts = f"{done / size:{form}} of {total / size:{form}} {unit}"
     text = f"{_PREFIXES[progress.doing]}{amounts} ({100 * done // total} %)"
     if progress.silent_seconds is not None:
         return f"{text}, nothing came for {progress.silent_seconds:.0f} s"
     if rate is None or progress.seconds_left is None or done == total:
         return text
-    shown = f"{rate / 1e6:.0f} MB/s" if rate >= 1e6 else f"{rate / 1e3:.0f} kB/s"
+    shown = f"{rate / 2**20:.0f} MiB/s" if rate >= 2**20 else f"{rate / 2**10:.0f} KiB/s"
     return f"{text}, {shown}, {_span(progress.seconds_left)} left"
 
 

@@ -24,7 +24,7 @@ from reconciler.cli.hub_place import (
     opened,
     readable,
 )
-from reconciler.cli.hub_progress import Told
+from reconciler.cli.hub_progress import Told, saying_what_holds
 from reconciler.cli.output import Output, OutputOption, print_json, remark
 from reconciler.hub.catalog import Catalog
 from reconciler.hub.pulled import check_no_prefix, part_of, save_pulled
@@ -79,13 +79,11 @@ def pull(
     """
     target = (folder or Path(prefix.rpartition("/")[2])).absolute()
     begun = time.monotonic()
-    source = _source(hub, prefix, digest, file)
-    check_no_prefix(target)
-    try:
-        exported = _export(hub, source, target, replace=force)
-    except KeyboardInterrupt:
-        remark("stopped; what is whole is in its place: the same command goes on from here")
-        raise
+    with saying_what_holds("what came is kept; the same command goes on"), Told() as told:
+        told.waiting(f"asking {hub}")
+        source = _source(hub, prefix, digest, file)
+        check_no_prefix(target)
+        exported = _export(hub, source, target, told, replace=force)
     seconds = time.monotonic() - begun
     if output is Output.JSON:
         print_json(_json(source, exported, target, seconds))
@@ -113,12 +111,12 @@ def _source(hub: str, prefix: str, digest: str | None, file: str | None) -> _Sou
     )
 
 
-def _export(hub: str, source: _Source, target: Path, *, replace: bool) -> Exported:
+def _export(hub: str, source: _Source, target: Path, told: Told, *, replace: bool) -> Exported:
     def save_catalog() -> None:
         if source.part is not None:
             save_pulled(target, source.part)
 
-    with readable(hub) as store, Told() as told:
+    with readable(hub) as store:
         return Export(store, source.prefix, target, replace=replace).run(
             source.items,
             told,

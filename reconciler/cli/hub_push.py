@@ -10,7 +10,7 @@ import typer
 from reconciler.cache.names import check_paths
 from reconciler.cli.checks.finding import size
 from reconciler.cli.hub_place import HubOption, PrefixArgument, count, opened
-from reconciler.cli.hub_progress import Told
+from reconciler.cli.hub_progress import Told, saying_what_holds
 from reconciler.cli.output import Output, OutputOption, print_json, remark
 from reconciler.hub.catalog import Catalog, Facts
 from reconciler.hub.pulled import pulled_catalog
@@ -70,7 +70,9 @@ def push(
         pulled=pulled_catalog(folder),
     )
     begun = time.monotonic()
-    with opened(hub) as place, Told() as told:
+    holds = "nothing of this push is in force; the same command goes on, and sends nothing twice"
+    with saying_what_holds(holds), opened(hub) as place, Told() as told:
+        told.waiting(f"asking {hub}")
         outcome = push_folder(place, order, told)
         location = place.location
     if output is Output.JSON:

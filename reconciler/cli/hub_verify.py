@@ -14,7 +14,7 @@ from reconciler.cli.hub_place import (
     existing_state,
     opened,
 )
-from reconciler.cli.hub_progress import Told
+from reconciler.cli.hub_progress import Told, saying_what_holds
 from reconciler.cli.output import Output, OutputOption, complain, print_json, remark
 from reconciler.hub.catalog import Catalog
 from reconciler.hub.integrity import BadFile, bad_by_content, bad_by_size
@@ -37,10 +37,12 @@ def verify(
 
     Exit 0: as pushed, or nothing to compare with (unverified). 1: files are damaged or missing.
     """
-    with opened(hub) as place:
+    holds = "nothing was found out or changed; the same command begins anew"
+    with saying_what_holds(holds), opened(hub) as place, Told() as told:
+        told.waiting(f"asking {hub}")
         state = existing_state(place, prefix)
         catalog = catalog_of(state, digest, doing="verify")
-        bad = () if catalog is None else _bad(place, state, catalog, deep=deep)
+        bad = () if catalog is None else _bad(place, state, catalog, told if deep else None)
         location = place.location
     if output is Output.JSON:
         print_json(_json(state, catalog, bad, deep=deep, location=location))
@@ -54,16 +56,16 @@ def verify(
 
 
 def _bad(
-    hub: WritableHub, state: PrefixState, catalog: Catalog, *, deep: bool
+    hub: WritableHub, state: PrefixState, catalog: Catalog, deep: Told | None
 ) -> tuple[BadFile, ...]:
+    """`deep`: is told of what is read; None: nothing is."""
     bad = bad_by_size(catalog, state)
-    if not deep:
+    if deep is None:
         return bad
     known = {each.path for each in bad}
     rest = tuple(file for file in catalog.files if file.path not in known)
-    with Told() as told:
-        told.begin("reading", sum(file.size_bytes for file in rest))
-        return (*bad, *bad_by_content(hub, state.prefix, rest, told.advance))
+    deep.begin("reading", sum(file.size_bytes for file in rest))
+    return (*bad, *bad_by_content(hub, state.prefix, rest, deep.advance))
 
 
 def _said(prefix: str, catalog: Catalog, bad: tuple[BadFile, ...], *, deep: bool) -> str:

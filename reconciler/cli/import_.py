@@ -8,7 +8,7 @@ import typer
 
 from reconciler.cli.checks.finding import size
 from reconciler.cli.hub_place import HubOption
-from reconciler.cli.hub_progress import Told
+from reconciler.cli.hub_progress import Told, saying_what_holds
 from reconciler.cli.options import DataDir, data_dir, hub_settings
 from reconciler.cli.output import Output, OutputOption, print_json
 from reconciler.hub.huggingface import Imported
@@ -47,7 +47,9 @@ def import_(
         hub_settings(hub), data_dir(data), os.environ, patience_seconds=_PATIENCE_SECONDS
     )
     begun = time.monotonic()
-    with Told() as told:
+    holds = "what came is kept; the same command goes on"
+    with saying_what_holds(holds), Told() as told:
+        told.waiting(f"asking {hub} and Hugging Face")
         imported = work.run(ask, _Bar(told))
     if output is Output.JSON:
         print_json({"api": 1, "hub": hub, "repository": ask.repository.name, **_json(imported)})

@@ -361,6 +361,7 @@ def test_ctrl_c_ends_a_push_and_leaves_the_old_one_in_force(hub: Hub, tmp_path: 
 
     assert "Traceback" not in command.text
     if code == 130:
+        assert "interrupted: nothing of this push is in force; the same" in command.text
         assert listed(hub)["digest"] == before
     assert told(hub, "verify", PREFIX, "--deep")["ok"]
 

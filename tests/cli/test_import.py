@@ -128,4 +128,5 @@ def test_a_terminal_has_a_bar_and_ctrl_c_ends_it_all(shell: Shell) -> None:
         assert shell.upstream.held.wait(30)
         assert command.interrupt() == 130
         assert shell.upstream.children() == []
+        assert "interrupted: what came is kept; the same command goes on" in command.text
         assert "Traceback" not in command.text
