@@ -67,7 +67,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     worker = getattr(session.config, "workeroutput", None)
     if worker is not None:
-        worker[_FROM_WORKER] = dict(session.config.stash.get(_LEFT_OUT, Counter[str]()))
+        left_out: Counter[str] = session.config.stash.get(_LEFT_OUT, Counter())
+        worker[_FROM_WORKER] = dict(left_out)
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     skipped = reporter.stats.get("skipped", []) if reporter else []
     if os.environ.get("CI") and not all(map(_known, skipped)):
