@@ -92,8 +92,9 @@ class Export:
         Raises Rejected before anything is fetched where other files are in the way; Transient. What
         is done stays done: the next try goes on there.
         """
-        check_paths((item.path for item in items), self._prefix)
+        check_paths((item.path for item in items), self._prefix, doing="pull")
         try:
+            self._check_room([item for item in items if not self._has_size(item)])  # makes nothing
             with self._locked(on_wait):
                 missing = self._missing(items, progress)
                 remove_outdated(self._partials, missing)
@@ -185,8 +186,13 @@ class Export:
         return _Found.EQUAL if checked.fault is None else _Found.OTHER
 
     def _check_room(self, missing: Sequence[RecordedObject]) -> None:
-        if self._unwritten(missing) > shutil.disk_usage(self._folder).free:
+        if self._unwritten(missing) > self._free():
             raise self._no_room(missing)
+
+    def _free(self) -> int:
+        """Where the folder is, or will be."""
+        there = next(each for each in (self._folder, *self._folder.parents) if each.is_dir())
+        return shutil.disk_usage(there).free
 
     def _unwritten(self, missing: Sequence[RecordedObject]) -> int:
         return sum(item.size_bytes - allocated_bytes(self._partials, item) for item in missing)
@@ -253,7 +259,7 @@ class Export:
         return f"cannot pull {self._prefix} into {self._folder}"
 
     def _no_room(self, missing: Sequence[RecordedObject]) -> Transient:
-        needed, free = self._unwritten(missing), shutil.disk_usage(self._folder).free
+        needed, free = self._unwritten(missing), self._free()
         return Transient(f"{self._cannot()}: {human(needed)} are needed and {human(free)} are free")
 
     def _explained(self, exc: OSError, items: Sequence[RecordedObject]) -> Transient:

@@ -12,10 +12,10 @@ _MAX_NAME_BYTES = 255
 _MAX_PATH_BYTES = 1024
 
 
-def check_paths(paths: Iterable[str], where: str) -> None:
+def check_paths(paths: Iterable[str], where: str, *, doing: str = "cache") -> None:
     """Raises Transient with the first name that may not be written: a push can cure it.
 
-    `where`: the prefix.
+    `where`: the prefix. `doing`: the verb for messages.
     """
     seen: dict[str, str] = {}
     files: set[str] = set()
@@ -23,14 +23,14 @@ def check_paths(paths: Iterable[str], where: str) -> None:
         cause = _cause(path)
         folded = unicodedata.normalize("NFC", path).casefold()
         if cause is None and folded in seen:
-            cause = f"it differs from {seen[folded]!r} in case alone"
+            cause = f"it differs from {seen[folded]!r} in case or Unicode form alone"
         folders = folded.split("/")[:-1]
         if cause is None and any(
             "/".join(folders[: count + 1]) in files for count in range(len(folders))
         ):
             cause = "a file has the name of its folder"
         if cause is not None:
-            raise Transient(f"cannot cache {path!r} of {where}: {cause}")
+            raise Transient(f"cannot {doing} {path!r} of {where}: {cause}")
         seen[folded] = path
         files.add(folded)
 
@@ -45,7 +45,10 @@ def _cause(path: str) -> str | None:
         return "it has an empty component"
     if "\\" in path:
         return "it holds a backslash"
-    if any(unicodedata.category(character) in ("Cc", "Cs") for character in path):
+    categories = set(map(unicodedata.category, path))
+    if "Cs" in categories:  # what stands for a byte that could not be decoded
+        return "it is not UTF-8"
+    if "Cc" in categories:
         return "it holds a control character"
     longest = max(len(part.encode()) for part in parts)
     if longest > _MAX_NAME_BYTES or len(path.encode()) > _MAX_PATH_BYTES:

@@ -27,7 +27,7 @@ from reconciler.cli.hub_place import (
 from reconciler.cli.hub_progress import Told, saying_what_holds
 from reconciler.cli.output import Output, OutputOption, print_json, remark
 from reconciler.hub.catalog import Catalog
-from reconciler.hub.pulled import check_no_prefix, part_of, save_pulled
+from reconciler.hub.pulled import check_outside_hubs, part_of, save_pulled
 from reconciler.plan.desired import Format
 
 _BY = {Proof.SHA256: "SHA-256", Proof.MD5: "MD5", Proof.SIZE: "size alone"}
@@ -82,7 +82,7 @@ def pull(
     with saying_what_holds("what came is kept; the same command goes on"), Told() as told:
         told.waiting(f"asking {hub}")
         source = _source(hub, prefix, digest, file)
-        check_no_prefix(target)
+        check_outside_hubs(target, hub)
         exported = _export(hub, source, target, told, replace=force)
     seconds = time.monotonic() - begun
     if output is Output.JSON:

@@ -2,6 +2,7 @@
 
 import time
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -59,7 +60,7 @@ def push(
         folder=folder,
         prefix=prefix,
         pushed_at=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-        check_names=check_paths,
+        check_names=partial(check_paths, doing="push"),
         describe=lambda files: describe(files, str(folder)),
         check_content=(lambda _hashed: None) if allow_zeros else check_no_zeros,
         licence=licence,

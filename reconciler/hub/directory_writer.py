@@ -23,6 +23,7 @@ _BLOCK_BYTES = 4 * 1024 * 1024
 _TRIES = 100
 _TEMPORARY = ".xgen-partial-"
 """Begins the names of what is being written. Hidden, so that no reader takes it for a file."""
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _LOCK = f".xgen/{_TEMPORARY}lock"
 """A killed writer's is removed with what else it left half done."""
 
@@ -204,7 +205,9 @@ class DirectoryWriter:
         except Transient as exc:
             raise Transient(f"{doing}: {exc}") from exc
         except OSError as exc:
-            raise Transient(f"{doing}: {exc.strerror}") from exc
+            room = "; make room there, `hub gc` frees what old pushes take"
+            hint = room if exc.errno in _NO_ROOM else ""
+            raise Transient(f"{doing}: {exc.strerror}{hint}") from exc
 
 
 def _below(folder: str, key: str) -> Iterator[tuple[str, os.stat_result]]:

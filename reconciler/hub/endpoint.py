@@ -40,7 +40,8 @@ def parse_endpoint(text: str, variable: str = "MINIO_ENDPOINT") -> Endpoint:
         port = url.port
     except ValueError as exc:
         colons = written.rpartition("://")[2].count(":")
-        more = "; an IPv6 address stands in brackets" if colons > 1 else ""
+        port_is = "; a port is a number up to 65535, as in http://host:9000"
+        more = "; an IPv6 address stands in brackets" if colons > 1 else port_is
         raise Rejected(f"{doing}: {exc}{more}") from exc
     if not bare and url.scheme not in ("http", "https"):
         raise Rejected(f"{doing}: the scheme must be http or https")

@@ -60,7 +60,7 @@ def checked_prefix(prefix: str) -> str:
     parts = prefix.split("/")
     if len(parts) != 2 or any(part in ("", ".", "..") or "\0" in part for part in parts):
         raise Rejected(
-            f"cannot use hub prefix {prefix!r}: it must look like gguf/<org>_<name> or "
-            "huggingface/<org>_<name>"
+            f"cannot use hub prefix {prefix!r}: it must have two parts, as gguf/<org>_<name> or "
+            "huggingface/<org>_<name> have"
         )
     return prefix

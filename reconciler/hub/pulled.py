@@ -5,6 +5,7 @@ It lies at `.xgen/catalog.json`, as in a hub, and names every file at its own pa
 
 import os
 from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -38,10 +39,23 @@ def part_of(catalog: Catalog, paths: Collection[str]) -> Catalog:
     )
 
 
-def check_no_prefix(folder: Path) -> None:
-    """Raises Rejected for a folder in which a hub keeps its own records of pushes."""
-    if any((folder / below).exists() for below in (CATALOGS, OBJECTS, PUSHES)):
-        raise Rejected(f"cannot pull into {folder}: it is a prefix of a hub; give another folder")
+def check_outside_hubs(folder: Path, hub: str) -> None:
+    """Raises Rejected for a folder in `hub`, or in another that can be seen by its records."""
+    real = Path(os.path.realpath(folder))
+    around = [real, *real.parents]
+    with suppress(OSError):
+        around += real.parent.iterdir()
+    is_in_it = "://" not in hub and real.is_relative_to(os.path.realpath(hub))
+    if is_in_it or any(map(_has_records, around)):
+        raise Rejected(
+            f"cannot pull into {folder}: it lies in a hub, which would take it for a model; give "
+            "another folder"
+        )
+
+
+def _has_records(folder: Path) -> bool:
+    """Of pushes: it is a prefix of a hub."""
+    return any(os.path.exists(folder / below) for below in (CATALOGS, OBJECTS, PUSHES))
 
 
 def save_pulled(folder: Path, catalog: Catalog) -> None:

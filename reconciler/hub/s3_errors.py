@@ -145,12 +145,14 @@ def _network(exc: HTTPError, named: Named) -> str:
     match reason:
         case SSLError():
             return _tls(reason, named)
+        case ProxyError(original_error=NewConnectionError() | ConnectTimeoutError()):
+            return "the proxy cannot be reached; check HTTPS_PROXY and HTTP_PROXY"
         case ProxyError():
             return "the proxy does not let us through; check HTTPS_PROXY, HTTP_PROXY and NO_PROXY"
         case NameResolutionError():
             return "its name cannot be resolved"
         case NewConnectionError():
-            return "it does not accept connections"
+            return f"it does not accept connections; does it run there? check {named.endpoint}"
         case ConnectTimeoutError() | ReadTimeoutError():
             return "it does not answer in time"
         case ProtocolError():

@@ -6,6 +6,7 @@
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -69,7 +70,7 @@ class HubImports:
             pushed_at=_now(),
             judgement=Judgement(
                 choose=lambda sizes: choose_for_import(sizes, wish),
-                check_names=check_paths,
+                check_names=partial(check_paths, doing="import"),
                 describe=lambda files: describe(files, str(ask.repository)),
             ),
             environment=self._environment,

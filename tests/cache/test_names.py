@@ -46,9 +46,11 @@ def test_what_is_accepted_stays_in_its_folder_and_is_distinct(names: list[str]) 
         (["x" * 256], "too long"),
         (["ä" * 128], "too long"),
         (["/".join(["x" * 200] * 6)], "too long"),
-        (["Model.gguf", "model.gguf"], "case alone"),
+        (["Model.gguf", "model.gguf"], "case or"),
         (["a", "a/b"], "name of its folder"),
-        (["x", "x"], "case alone"),
+        (["x", "x"], "Unicode form alone"),
+        (["e\u0301", "\u00e9"], "Unicode form alone"),
+        (["a\udcffb"], "it is not UTF-8"),
     ],
 )
 def test_refuses_and_shows_the_name(names: list[str], cause: str) -> None:

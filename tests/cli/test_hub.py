@@ -291,7 +291,7 @@ def test_a_real_model_is_pushed_with_a_bar_on_a_terminal(hub: Hub, tmp_path: Pat
         ({"m.safetensors": b"\0" * 4096}, "not a safetensors file"),
         ({"m.safetensors": safetensors(1, 9)[:-1], "config.json": b"{}"}, "it is cut off"),
         ({"model-00001-of-00002.safetensors": safetensors(1, 9)}, "1 of 2 shards missing"),
-        ({"m.safetensors": safetensors(1, 9), "M.safetensors": b"x"}, "in case alone"),
+        ({"m.safetensors": safetensors(1, 9), "M.safetensors": b"x"}, "cannot push 'm.saf"),
         ({"m.safetensors": safetensors(1, 9), "a\\b": b"x"}, "it holds a backslash"),
     ],
 )

@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import shutil
 import signal
 import subprocess
 import threading
@@ -301,7 +302,7 @@ def export(tmp_path: Path, target: Path, *paths: str) -> None:
 @pytest.mark.parametrize("path", ["../x", "/x", "a/../../x", "a\\x", "a//x", "a\nx"])
 def test_a_name_that_could_leave_the_folder_is_refused(tmp_path: Path, path: str) -> None:
     """Names of objects are whatever somebody pushed."""
-    with pytest.raises(Transient, match="cannot cache"):
+    with pytest.raises(Transient, match="cannot pull"):
         export(tmp_path, tmp_path / "pulled", "fine", path)
 
     assert [each.name for each in tmp_path.iterdir()] == ["hub"]
@@ -364,7 +365,7 @@ def test_room_is_compared_before_the_first_byte(small_disk: Path, tmp_path: Path
     said = f"cannot pull {PREFIX} into {small_disk}/model: 6.0 MiB are needed and "
     assert said in result.stderr
     assert " MiB are free" in result.stderr
-    assert content(small_disk) == {}
+    assert list(small_disk.iterdir()) == []
 
 
 @in_a_directory
@@ -377,11 +378,17 @@ def test_mistakes_are_explained(hub: Hub, tmp_path: Path) -> None:
     unknown = run(hub, "pull", "huggingface/org_modle")
     into_a_file = run(hub, "pull", PREFIX, file)
     into_a_prefix = run(hub, "pull", PREFIX, prefix)
+    beside_it = run(hub, "pull", PREFIX, tmp_path / "new")
+    shutil.rmtree(prefix)
+    into_the_hub = run(hub, "pull", PREFIX, Path(hub.location) / "gguf" / "org_new")
     unwritable = run(hub, "pull", PREFIX, "/proc/model")
 
-    assert {each.returncode for each in (unknown, into_a_prefix, unwritable)} == {1}
+    assert {each.returncode for each in (unknown, unwritable)} == {1}
     assert f"nearest: {PREFIX}" in unknown.stderr
-    assert "it is a prefix of a hub; give another folder" in into_a_prefix.stderr
+    for refused in (into_a_prefix, beside_it, into_the_hub):
+        assert refused.returncode == 1
+        assert "it lies in a hub, which would take it for a model" in refused.stderr
+    assert not (Path(hub.location) / "gguf").exists()
     assert f"cannot pull {PREFIX} into /proc/model: " in unwritable.stderr
     assert into_a_file.returncode == 64
     for each in (unknown, into_a_file, into_a_prefix, unwritable):

@@ -10,8 +10,12 @@ import pytest
 
 from reconciler.errors import Damaged, Transient
 from reconciler.hub.directory import DirectoryStore
+from reconciler.hub.directory_writer import DirectoryWriter
 from reconciler.hub.rate_limit import RateLimit
+from tests.cache.conftest import small_disk
 from tests.hub.reading import read_all
+
+__all__ = ["small_disk"]
 
 BIG = os.urandom(9 * 1024 * 1024 + 5)
 
@@ -203,3 +207,9 @@ def test_a_copy_heeds_the_rate_of_the_node(tmp_path: Path) -> None:
         shutil.rmtree(hub)
 
     assert 4 < sum(slept) < 10
+
+
+def test_a_full_disk_says_how_to_make_room(small_disk: Path) -> None:
+    with pytest.raises(Transient, match="No space left on device; make room there, `hub gc` frees"):
+        DirectoryWriter(small_disk).save("gguf/org_model", "x.gguf", bytes(6 << 20))
+    assert not any(path.is_file() for path in small_disk.rglob("*"))
