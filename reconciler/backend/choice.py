@@ -67,9 +67,12 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """Nothing on this node can run the model. `reason` is a sentence, and says what would help."""
+    """Nothing on this node can run the model. `reason` is a sentence, and says what would help;
+    `cause` is that without the help. `passed_over`: as in `Choice`."""
 
     reason: str
+    cause: str = ""
+    passed_over: tuple[str, ...] = ()
 
 
 def choose(
@@ -111,7 +114,11 @@ def _named(
     build = inventory.build(backend)
     if build is None:
         reason = _why_not(backend, inventory)
-        return Refusal(reason=f"{cannot} {reason}{_instead(format, inventory, devices)}")
+        return Refusal(
+            reason=f"{cannot} {reason}{_instead(format, inventory, devices)}",
+            cause=f"{cannot} {reason}",
+            passed_over=(f"{backend}: {reason}",),
+        )
     return Choice(
         build=build, reason=f"the manifest asks for it: {build.detail}", devices=tuple(devices)
     )
@@ -133,9 +140,11 @@ def _first(format: Format, inventory: Inventory, devices: Sequence[Gpu]) -> Choi
             devices=tuple(devices),
         )
     why = f" ({'; '.join(passed_over)})" if passed_over else ""
+    cause = f"no backend on this node can run {format} on {_what(devices)}{why}"
     return Refusal(
-        reason=f"no backend on this node can run {format} on {_what(devices)}{why}"
-        f"{_advice(format, inventory, devices)}"
+        reason=f"{cause}{_advice(format, inventory, devices)}",
+        cause=cause,
+        passed_over=tuple(passed_over),
     )
 
 

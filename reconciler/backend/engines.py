@@ -37,7 +37,7 @@ from reconciler.plan.desired import DesiredModel, Format, ModelSpec
 from reconciler.plan.gpus import Gpu
 from reconciler.plan.memory import Need
 from reconciler.plan.observed import FilesCached
-from reconciler.plan.repository import SCHEME
+from reconciler.plan.repository import SCHEME, gguf_is_meant, parse_repository
 
 _KEY_BYTES = 24
 
@@ -87,13 +87,16 @@ _ADAPTERS: Mapping[str, _Adapter] = {
 class Assessment:
     """Both None: nothing can be said before the files are here. `refusal`: a sentence.
 
-    `bad_files`: it is the content of the files that is refused, so that other content may do.
-    `lasting`: the same model and files will come to the same. `need`: of the host's memory; None:
-    nothing is known of it before the files are here.
+    `no_backend`: it is refused because nothing here runs files of that `format`. `bad_files`: it is
+    the content of the files that is refused, so that other content may do. `lasting`: the same
+    model and files will come to the same. `need`: of the host's memory; None: nothing is known of
+    it before the files are here.
     """
 
     choice: Choice | None = None
     refusal: str | None = None
+    no_backend: Refusal | None = None
+    format: Format = Format.AUTO
     bad_files: bool = False
     lasting: bool = True
     need: Need | None = None
@@ -130,7 +133,9 @@ class Engines:
             return Assessment()
         chosen = choose(spec, format, self.inventory, devices)
         if isinstance(chosen, Refusal):
-            return Assessment(refusal=chosen.reason)
+            taken_for = "" if files else _taken_for(model, format)
+            refusal = f"{chosen.reason}{taken_for}"
+            return Assessment(refusal=refusal, no_backend=chosen, format=format)
         try:
             info = self._contents.of(files) if files else ModelInfo()
             if files:
@@ -223,4 +228,13 @@ def _likely_format(model: DesiredModel) -> Format:
         return Format.SAFETENSORS
     if spec.file or spec.source.lower().endswith(".gguf") or spec.source.startswith("gguf/"):
         return Format.GGUF
-    return Format.AUTO
+    if spec.source.startswith(SCHEME):
+        meant = gguf_is_meant(parse_repository(spec.source), file=None, format=Format.AUTO)
+        return Format.GGUF if meant else Format.SAFETENSORS
+    return Format.SAFETENSORS if spec.source.startswith("huggingface/") else Format.AUTO
+
+
+def _taken_for(model: DesiredModel, format: Format) -> str:
+    """What to say where only the source's name tells of safetensors: a hub may hold others."""
+    guessed = format is Format.SAFETENSORS and model.spec.format is Format.AUTO
+    return "; if its files are GGUF, say format: gguf" if guessed else ""

@@ -74,8 +74,8 @@ class FieldChange:
 class Change:
     """What happens to one model. `state`: as it is now; None: it is not there.
 
-    `fetch`: the files come from the hub first; None: nothing is said of them. `need`: of memory;
-    None: not known.
+    `fetch`: the files come from the hub first; None: nothing is said of them. `fallback`: what is
+    taken where no backend can run `source`. `need`: of memory; None: not known.
     """
 
     model: ModelName
@@ -85,6 +85,7 @@ class Change:
     fields: tuple[FieldChange, ...] = ()
     fetch: bool | None = None
     source: str | None = None
+    fallback: str | None = None
     need: Need | None = None
 
 
@@ -252,6 +253,7 @@ def _change(
         fields=differing,
         fetch=_fetch(actions, verb),
         source=model.spec.source if model is not None else None,
+        fallback=model.fallback.source if model is not None and model.fallback else None,
         need=_need(name, now, fields),
     )
 

@@ -12,6 +12,7 @@ from reconciler.cli.candidate import read_manifest
 from reconciler.cli.changes import NodeChanges, Verb, changes
 from reconciler.cli.client import Agent, Json, find_agent, known_agent
 from reconciler.cli.exits import ExitCode
+from reconciler.cli.fallback_outlook import on_fallbacks
 from reconciler.cli.gpu_outlook import given
 from reconciler.cli.node_name import node_name
 from reconciler.cli.options import DataDir, ServerOption, data_dir
@@ -121,7 +122,8 @@ def _against(manifest: Manifest, agent: Agent, view: Json) -> NodeChanges:
     node = str(view["node"])
     told = agent.get("/api/management/models", server=node)
     running = [running_of(model) for model in told["models"]]
-    on_gpus = given(select(manifest, node=node, revision=""), view, running)
+    wanted = on_fallbacks(select(manifest, node=node, revision=""), running)
+    on_gpus = given(wanted, view, running)
     fields = {model.name: fields_of(model) for model in on_gpus.desired.models}
     return changes(on_gpus.desired, running, fields, on_gpus.refusals)
 

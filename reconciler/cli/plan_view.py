@@ -116,6 +116,7 @@ def _change_as_json(change: Change) -> Json:
         "reason": change.reason,
         "state": change.state,
         "source": change.source,
+        "fallback": change.fallback,
         "fetch": change.fetch,
         "memory": change.need.figures if change.need else None,
         "fields": [{"path": each.path, "old": each.old, "new": each.new} for each in change.fields],
@@ -131,6 +132,9 @@ def _lines(change: Change, width: int) -> Iterator[Text]:
     indent = " " * 6
     if change.fetch is not None:
         yield Text(f"{indent}source: {change.source}, {_files(change)}", style="dim")
+        if change.fallback is not None:
+            or_else = f"or its fallback {change.fallback}, where no backend runs that"
+            yield Text(f"{indent}{or_else}", style="dim")
     if change.need is not None and change.verb in _STARTING:
         yield Text(f"{indent}needs {change.need}", style="dim")
     for each in change.fields:

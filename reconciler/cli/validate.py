@@ -124,7 +124,10 @@ def _print_node(console: Console, desired: Desired) -> None:
     for model in desired.models:
         off = "" if model.enabled else ", disabled"
         spec = model.spec
-        console.print(Text(f"  {model.name}  {spec.type}, {spec.source}, {spec.backend}{off}"))
+        instead = f" or its fallback {model.fallback.source}" if model.fallback else ""
+        console.print(
+            Text(f"  {model.name}  {spec.type}, {spec.source}{instead}, {spec.backend}{off}")
+        )
     if not desired.models:
         console.print(Text("  nothing"))
     for other in desired.elsewhere:

@@ -8,6 +8,7 @@ from reconciler.cache.pin_board import ALIVE_SECONDS
 from reconciler.cache.pins import Holding, Pins, pins_of
 from reconciler.loop.observation import Looks, Seen
 from reconciler.loop.removed_files import Families, RemovedFiles
+from reconciler.plan.desired import DesiredModel, ModelSpec
 from reconciler.plan.ids import FilesDigest, ModelName
 
 _LOOK_SECONDS = 60.0
@@ -37,7 +38,8 @@ class Keeping:
     def pin(self, looks: Looks, seen: Seen) -> bool:
         """Say what must stay; whether something else may go now. For a thread: it writes.
 
-        Models that are disabled keep their files, and what runs keeps those that it was given.
+        Models that are disabled keep their files, a fallback's too, and what runs keeps those that
+        it was given.
         """
         self._looks, self._running = looks, _running(seen)
         self._said_at = time.monotonic()
@@ -55,12 +57,23 @@ class Keeping:
         return self._cache.keeper.over_budget()
 
     def _pins(self, looks: Looks) -> Pins:
-        wanted = [(name, self._cache.needed(look.desired.spec)) for name, look in looks.items()]
+        wanted = [
+            (name, self._cache.needed(spec))
+            for name, look in looks.items()
+            for spec in _kept_of(look.desired)
+        ]
         return pins_of([*wanted, *((name, self._held(digest)) for name, digest in self._running)])
 
     def _held(self, digest: FilesDigest) -> tuple[Holding, ...]:
         holding = self._cache.holding_of(digest)
         return () if holding is None else (holding,)
+
+
+def _kept_of(model: DesiredModel) -> tuple[ModelSpec, ...]:
+    """Which of the two a disabled model will use is not known."""
+    if model.enabled or model.fallback is None:
+        return (model.spec,)
+    return (model.spec, model.fallback)
 
 
 def _running(seen: Seen) -> _Running:

@@ -11,11 +11,12 @@ from reconciler.apply.effects import Effects
 from reconciler.apply.pushes import Watched
 from reconciler.apply.secret_values import secret_values
 from reconciler.backend.engines import Assessment, Engines
+from reconciler.backend.standing_in import standing_in
 from reconciler.cache.model_cache import ModelCache
 from reconciler.errors import Rejected, Transient
 from reconciler.loop.books import Books
 from reconciler.loop.memory import Memory, MemoryWatch
-from reconciler.plan.desired import DesiredModel, ModelSpec, Refresh, SecretRef
+from reconciler.plan.desired import DesiredModel, Format, ModelSpec, Refresh, SecretRef
 from reconciler.plan.gpu_claims import Claim
 from reconciler.plan.ids import FilesDigest, ModelName, Nonce
 from reconciler.plan.observed import (
@@ -46,17 +47,22 @@ class Secrets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """What one desired model's files, engines and secrets say, asked once a tick."""
+    """What one desired model's files, engines and secrets say, asked once a tick.
+
+    `hint`: what would help where nothing here can run it, as a clause.
+    """
 
     desired: DesiredModel
     files: FilesCached | None
     assessment: Assessment
     claim: Claim = _ON_CPU
     secrets: Secrets = Secrets()
+    hint: str | None = None
 
     @property
     def refusal(self) -> str | None:
-        return self.claim.refusal or self.assessment.refusal or self.secrets.refusal
+        refusal = self.claim.refusal or self.assessment.refusal or self.secrets.refusal
+        return f"{refusal}; {self.hint}" if refusal and self.hint else refusal
 
     def still_holds(self, model: DesiredModel, files: FilesCached | None, claim: Claim) -> bool:
         """Whether asking again would give an equal look."""
@@ -95,7 +101,7 @@ class Seen:
 
 
 class Observer:
-    """Asks the parts of the agent; changes nothing."""
+    """Asks the parts of the agent; changes nothing. `hints`: see `Look`, as of now."""
 
     def __init__(
         self,
@@ -106,7 +112,9 @@ class Observer:
         effects: Effects,
         memory: MemoryWatch,
         environment: Mapping[str, str],
+        hints: Mapping[ModelName, str] = MappingProxyType({}),
     ) -> None:
+        self._hints = hints
         self._cache = cache
         self._engines = engines
         self._backends = backends
@@ -165,10 +173,21 @@ class Observer:
         if look is None or not look.still_holds(model, files, claim):
             assessment = Assessment()  # of a model whose devices are not settled nothing is known
             if claim.refusal is None and claim.unknown is None:
-                assessment = self._engines.assess(model, files, claim.devices)
+                assessment = self._assess(model, files, claim)
             look = Look(desired=model, files=files, assessment=assessment, claim=claim)
-        secrets = self._secrets(model, files, views)
-        return look if secrets == look.secrets else replace(look, secrets=secrets)
+        secrets, hint = self._secrets(model, files, views), self._hints.get(model.name)
+        if (secrets, hint) == (look.secrets, look.hint):
+            return look
+        return replace(look, secrets=secrets, hint=hint)
+
+    def _assess(self, model: DesiredModel, files: FilesCached | None, claim: Claim) -> Assessment:
+        assessment = self._engines.assess(model, files, claim.devices)
+        source = model.stands_in_for
+        if source is None:
+            return assessment
+        its_files = self._cache.lookup(source)
+        verdict = self._engines.assess(replace(model, spec=source), its_files, claim.devices)
+        return standing_in(assessment, source.source, verdict)
 
     def _secrets(
         self, model: DesiredModel, files: FilesCached | None, views: tuple[BackendView, ...]
@@ -240,6 +259,17 @@ def watched(
         and look.files.revision is not None
         and look.desired.spec.digest is None
         and name not in doubted
+    }
+
+
+def without_backend(looks: Looks) -> Mapping[ModelName, ModelSpec]:
+    """Models in safetensors that nothing here can run: a GGUF of theirs would do."""
+    return {
+        name: look.desired.spec
+        for name, look in looks.items()
+        if look.desired.enabled
+        and look.assessment.no_backend is not None
+        and look.assessment.format is Format.SAFETENSORS
     }
 
 

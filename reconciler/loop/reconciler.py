@@ -12,6 +12,7 @@ from structlog.contextvars import bind_contextvars
 from reconciler.apply.backends import Backends, BackendView
 from reconciler.apply.comparisons import Comparisons
 from reconciler.apply.effects import Effects, Prepared
+from reconciler.apply.gguf_hints import GgufHints
 from reconciler.apply.mendings import Mendings
 from reconciler.apply.outcomes import FilesFetched
 from reconciler.apply.pushes import Noticed, Pushes
@@ -20,6 +21,7 @@ from reconciler.loop.books import Books
 from reconciler.loop.chronicle import Chronicle
 from reconciler.loop.clock import Clock
 from reconciler.loop.commands import Commands
+from reconciler.loop.fallbacks import Fallbacks
 from reconciler.loop.gpus import GpuLedger, Gpus
 from reconciler.loop.intent import Intent, Understanding
 from reconciler.loop.keeping import Keeping
@@ -32,6 +34,7 @@ from reconciler.loop.observation import (
     doubts,
     observed,
     watched,
+    without_backend,
 )
 from reconciler.loop.pace import give_way
 from reconciler.loop.publisher import Publisher
@@ -41,6 +44,7 @@ from reconciler.metrics import Metrics, TickResult
 from reconciler.plan.actions import AbortFetch, Plan
 from reconciler.plan.desired import Desired, DesiredModel
 from reconciler.plan.ending import ending
+from reconciler.plan.fallbacks import hashes
 from reconciler.plan.ids import ModelName
 from reconciler.plan.observed import EffectKind, Failure, InFlight
 from reconciler.plan.planner import plan
@@ -66,10 +70,12 @@ class Reconciler:
         *,
         intent: Intent,
         observer: Observer,
+        fallbacks: Fallbacks,
         gpus: GpuLedger,
         keeping: Keeping,
         comparisons: Comparisons,
         mendings: Mendings,
+        hints: GgufHints,
         pushes: Pushes,
         backends: Backends,
         effects: Effects,
@@ -84,10 +90,12 @@ class Reconciler:
     ) -> None:
         self._intent = intent
         self._observer = observer
+        self._fallbacks = fallbacks
         self._gpus = gpus
         self._keeping = keeping
         self._comparisons = comparisons
         self._mendings = mendings
+        self._hints = hints
         self._pushes = pushes
         self._backends = backends
         self._effects = effects
@@ -123,6 +131,7 @@ class Reconciler:
                 continue
         await self._comparisons.close()
         await self._mendings.close()
+        await self._hints.close()
         await self._pushes.close()
 
     def end(self) -> None:
@@ -152,16 +161,11 @@ class Reconciler:
         desired = understanding.desired
         bind_contextvars(revision=understanding.revision.applied)
         now = self._clock.monotonic()
-        self._books.want(
-            {model.name: (model.spec_hash, model.fetch_key) for model in desired.models}
-            if desired
-            else {}
-        )
+        self._books.want({model.name: hashes(model) for model in desired.models} if desired else {})
         if self._book(now) | self._mend() | self._obey(desired):
             self._standstill = None
         seen = await self._see()
-        gpus = self._gpus.look(desired, seen, self._backends.families())
-        looks = await self._look(gpus, seen)
+        gpus, looks = await self._settle(desired, seen)
         if desired is not None and self._keeping.is_due(looks, seen):
             looks = await self._pin(gpus, looks, seen)
         scene = Scene(
@@ -192,6 +196,7 @@ class Reconciler:
         doubted = doubts(seen, looks, self._books)
         self._comparisons.doubt(doubted)
         self._mendings.watch(damaged(looks, self._books))
+        self._hints.watch(without_backend(looks))
         suspend = desired is not None and desired.suspend
         self._pushes.watch(watched(looks, doubted, suspend=suspend))
         there = observed(
@@ -213,6 +218,15 @@ class Reconciler:
     async def _see(self) -> Seen:
         seen = self._observer.see()
         return await asyncio.to_thread(self._keeping.look, seen, self._backends.families())
+
+    async def _settle(self, wanted: Desired | None, seen: Seen) -> tuple[Gpus, Looks]:
+        """What each model gets, and of the two what it is: its source or its fallback."""
+        while True:
+            desired = self._fallbacks.settle(wanted, seen.views)
+            gpus = self._gpus.look(desired, seen, self._backends.families())
+            looks = await self._look(gpus, seen)
+            if not self._fallbacks.learn(looks, seen.views, gpus.roll):
+                return gpus, looks
 
     async def _look(self, gpus: Gpus, seen: Seen) -> Looks:
         models = gpus.desired.models if gpus.desired else ()
@@ -254,7 +268,8 @@ class Reconciler:
             self._chronicle.forgiven(name, failure, "an operator asked for another try")
         for each in desired.models if desired is not None else ():
             if model in (None, each.name):
-                self._mendings.try_anew(each.spec)
+                for spec in filter(None, (each.spec, each.fallback)):
+                    self._mendings.try_anew(spec)
         self._comparisons.hurry(model)
         return forgiven
 

@@ -37,9 +37,7 @@ def _model_findings(loc: Loc, model: _Map) -> Iterator[Finding]:
         if model.get(one) not in (None, []) and model.get(other) is not None:
             message = f"{one} and {other} exclude each other"
             yield Finding(loc=(*loc, one), message=message, at_key=True)
-    source, file = model.get("source"), model.get("file")
-    if file is not None and isinstance(source, str) and source.endswith(".gguf"):
-        yield Finding(loc=(*loc, "file"), message="source names the file already", at_key=True)
+    yield from _file_findings(loc, model)
     if model.get("digest") is not None and model.get("refresh") == "auto":
         message = "digest pins the files, so refresh: auto takes nothing up"
         yield Finding(loc=(*loc, "refresh"), message=message, severity=Severity.WARNING)
@@ -47,10 +45,25 @@ def _model_findings(loc: Loc, model: _Map) -> Iterator[Finding]:
     family = _family(model)
     yield from _flag_findings((*loc, "extra_args"), _map(model.get("extra_args")), family)
     yield from _env_findings((*loc, "env"), _map(model.get("env")))
-    fallback = _map(model.get("fallback"))
-    args = _map(fallback.get("extra_args"))
-    yield from _flag_findings((*loc, "fallback", "extra_args"), args, LLAMA)
-    yield from _env_findings((*loc, "fallback", "env"), _map(fallback.get("env")))
+    yield from _fallback_findings(loc, model)
+
+
+def _fallback_findings(loc: Loc, model: _Map) -> Iterator[Finding]:
+    fallback, where = _map(model.get("fallback")), (*loc, "fallback")
+    same = [fallback.get(key) == model.get(key) for key in ("source", "file")]
+    if fallback and isinstance(fallback.get("source"), str) and all(same):
+        message = "these are the files of the model's own source; name others, or leave it out"
+        yield Finding(loc=(*where, "source"), message=message)
+    yield from _file_findings(where, fallback)
+    args, family = _map(fallback.get("extra_args")), _family(fallback)
+    yield from _flag_findings((*where, "extra_args"), args, family)
+    yield from _env_findings((*where, "env"), _map(fallback.get("env")))
+
+
+def _file_findings(loc: Loc, files: _Map) -> Iterator[Finding]:
+    source, file = files.get("source"), files.get("file")
+    if file is not None and isinstance(source, str) and source.endswith(".gguf"):
+        yield Finding(loc=(*loc, "file"), message="source names the file already", at_key=True)
 
 
 def _family(model: _Map) -> str:

@@ -1,7 +1,11 @@
 """Which models of the manifest are for one node, as the planner's desired state."""
 
+from collections.abc import Mapping
+from dataclasses import replace
+
+from reconciler.manifest.family import LLAMA
 from reconciler.manifest.model import EnvValue, Model, SecretReference
-from reconciler.manifest.union import Manifest, ManifestModel
+from reconciler.manifest.union import Manifest, ManifestModel, family_of
 from reconciler.plan.desired import (
     Desired,
     DesiredModel,
@@ -12,6 +16,7 @@ from reconciler.plan.desired import (
     Refresh,
     SecretRef,
 )
+from reconciler.plan.gpu_claims import is_for_cpu
 from reconciler.plan.ids import ModelName, NodeName
 from reconciler.plan.spec_hash import spec_hash
 
@@ -66,7 +71,7 @@ def _desired(entry: ManifestModel) -> DesiredModel:
         tensor_parallel_size=model.tensor_parallel_size,
         pipeline_parallel_size=model.pipeline_parallel_size,
         extra_args=entry.extra_args,
-        env={name: _env_value(value) for name, value in model.env.items()},
+        env=_env(model.env),
         skip_memory_check=model.skip_memory_check,
     )
     return DesiredModel(
@@ -81,7 +86,44 @@ def _desired(entry: ManifestModel) -> DesiredModel:
         timeouts=entry.timeouts,
         priority=model.priority,
         max_in_flight=model.max_in_flight,
+        fallback=_fallback(entry, spec),
     )
+
+
+def _fallback(entry: ManifestModel, spec: ModelSpec) -> ModelSpec | None:
+    """`format`, `backend` and `engine` speak of the source, and so do vLLM's sizes."""
+    fallback = entry.model.fallback
+    if fallback is None:
+        return None
+    other = replace(
+        spec,
+        source=fallback.source,
+        file=fallback.file,
+        digest=fallback.digest,
+        format=Format.AUTO,
+        backend="auto",
+        engine=None,
+        gpus=_gpus_of(spec),
+        extra_args=entry.fallback_args,
+        env=_env(fallback.env),
+    )
+    if family_of(fallback) != LLAMA:
+        return other
+    return replace(other, tensor_parallel_size=None, pipeline_parallel_size=1)
+
+
+def _gpus_of(spec: ModelSpec) -> int | None:
+    """How many the source gets, said without its backend and sizes."""
+    if spec.gpus is not None or spec.gpu_ids:
+        return spec.gpus
+    if is_for_cpu(spec.backend):
+        return 0
+    product = (spec.tensor_parallel_size or 1) * spec.pipeline_parallel_size
+    return product if product > 1 else None
+
+
+def _env(written: Mapping[str, EnvValue]) -> dict[str, str | SecretRef]:
+    return {name: _env_value(value) for name, value in written.items()}
 
 
 def _env_value(value: EnvValue) -> str | SecretRef:

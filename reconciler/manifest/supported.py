@@ -28,7 +28,6 @@ ACTED_ON: Mapping[str, tuple[JsonValue, ...]] = {
         "vllm-cpu",
     ),
     "models.*.engine": (None,),
-    "models.*.fallback": (None,),
     "models.*.replicas": (None,),
     "models.*.node_selector": ({},),
     "defaults.timeouts.stall": _STALL,

@@ -7,7 +7,7 @@ from pydantic import JsonValue
 
 from reconciler.manifest.claims import clashes
 from reconciler.manifest.family import LLAMA, backend_family
-from reconciler.manifest.model import Defaults, Model, NodeSettings
+from reconciler.manifest.model import Defaults, Fallback, Model, NodeSettings
 from reconciler.manifest.parse import ParsedFile, PlacedDocument
 from reconciler.manifest.problem import Problem
 from reconciler.manifest.refused import canonical
@@ -23,6 +23,7 @@ class ManifestModel:
     place: Place
     timeouts: Timeouts
     extra_args: Mapping[str, JsonValue]
+    fallback_args: Mapping[str, JsonValue] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +80,8 @@ def _models(placed: PlacedDocument) -> Iterator[ManifestModel]:
             model=model,
             place=place,
             timeouts=_timeouts(spec.defaults, model),
-            extra_args=_extra_args(spec.defaults, model),
+            extra_args=_extra_args(spec.defaults, model.extra_args, family_of(model)),
+            fallback_args=_fallback_args(spec.defaults, model.fallback),
         )
 
 
@@ -91,11 +93,29 @@ def _timeouts(defaults: Defaults, model: Model) -> Timeouts:
     return Timeouts(**written)
 
 
-def _extra_args(defaults: Defaults, model: Model) -> dict[str, JsonValue]:
-    family = backend_family(
-        backend=model.backend, weights=model.format, source=model.source, file=model.file
+def family_of(model: Model | Fallback) -> str:
+    """The family that its own files are for."""
+    backend, weights = "auto", "auto"
+    if isinstance(model, Model):
+        backend, weights = model.backend, model.format
+    return backend_family(
+        backend=backend,
+        weights=weights,
+        source=model.source,
+        file=model.file,
     )
+
+
+def _fallback_args(defaults: Defaults, fallback: Fallback | None) -> dict[str, JsonValue]:
+    if fallback is None:
+        return {}
+    return _extra_args(defaults, fallback.extra_args, family_of(fallback))
+
+
+def _extra_args(
+    defaults: Defaults, own: Mapping[str, JsonValue], family: str
+) -> dict[str, JsonValue]:
     base = defaults.extra_args.llama if family == LLAMA else defaults.extra_args.vllm
     merged = {canonical(flag): value for flag, value in base.items()}
-    merged |= {canonical(flag): value for flag, value in model.extra_args.items()}
+    merged |= {canonical(flag): value for flag, value in own.items()}
     return {flag: value for flag, value in merged.items() if value is not None}

@@ -44,7 +44,11 @@ class ImportReport:
         """The one whose files it brings."""
         desired = self._desired()
         models = desired.models if desired is not None else ()
-        found = [model.name for model in models if _is_of(job, model.spec)]
+        found = [
+            model.name
+            for model in models
+            if any(_is_of(job, spec) for spec in (model.spec, model.fallback) if spec is not None)
+        ]
         return found[0] if len(found) == 1 else None
 
 

@@ -13,6 +13,7 @@ from starlette.types import ASGIApp
 from reconciler.apply.backends import Backends
 from reconciler.apply.comparisons import Comparisons
 from reconciler.apply.effects import Effects
+from reconciler.apply.gguf_hints import GgufHints
 from reconciler.apply.gpu_watch import GpuWatch
 from reconciler.apply.log_reader import Logs
 from reconciler.apply.mendings import Mendings
@@ -27,6 +28,7 @@ from reconciler.hub.writable import WritableHub
 from reconciler.jobs.job import JobState
 from reconciler.loop.chronicle import Chronicle
 from reconciler.loop.commands import Commands
+from reconciler.loop.fallbacks import Fallbacks
 from reconciler.loop.gpus import GpuLedger
 from reconciler.loop.intent import Intent
 from reconciler.loop.keeping import Keeping
@@ -122,6 +124,7 @@ async def assembled(
         pages = await stack.enter_async_context(EnginePages())
         tokens = TokenCount(live=backends.live, traffic=traffic, pages=pages, metrics=metrics)
         stopper = Stopper(backends, tokens, hurry)
+        hints = GgufHints(store, wake=wakeup.set)
         effects = Effects(
             cache=cache,
             backends=backends,
@@ -170,7 +173,10 @@ async def assembled(
                     effects=effects,
                     memory=MemoryWatch(clock=clock.monotonic),
                     environment=settings.environment,
+                    hints=hints.told,
                 ),
+                fallbacks=Fallbacks(),
+                hints=hints,
                 gpus=GpuLedger(watch, settings.environment, engines.can_run),
                 keeping=Keeping(cache),
                 comparisons=Comparisons(cache, wake=wakeup.set),

@@ -98,6 +98,10 @@ class DesiredModel:
     """Resolved devices; empty on CPU."""
     gpu_share: float | None = None
     """Of the memory of each of them; None: the whole."""
+    fallback: ModelSpec | None = None
+    """Wanted instead where no backend for `spec` can run."""
+    stands_in_for: ModelSpec | None = None
+    """Of a model whose `spec` is its fallback: what no backend here can run."""
 
     @property
     def fetch_key(self) -> SpecHash:

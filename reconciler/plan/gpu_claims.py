@@ -9,7 +9,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from reconciler.plan.desired import DesiredModel, ModelSpec
+from reconciler.plan.desired import DesiredModel
 from reconciler.plan.gpu_roll import Roll
 from reconciler.plan.gpus import Gpu, Vendor, pci_address
 from reconciler.plan.ids import GpuUuid, ModelName, SpecHash
@@ -91,7 +91,7 @@ def _kept(model: DesiredModel, roll: Roll | None, held: Sequence[Holding]) -> Cl
 
 def _counted(model: DesiredModel, roll: Roll | None, books: "_Books") -> Claim:
     spec = model.spec
-    if spec.gpus == 0 or (spec.gpus is None and not spec.gpu_ids and _for_cpu(spec)):
+    if spec.gpus == 0 or (spec.gpus is None and not spec.gpu_ids and is_for_cpu(spec.backend)):
         return Claim()
     if roll is None:
         return Claim(unknown="which GPUs there are is being asked")
@@ -103,8 +103,13 @@ def _counted(model: DesiredModel, roll: Roll | None, books: "_Books") -> Claim:
     return _settled(model, books)
 
 
-def _for_cpu(spec: ModelSpec) -> bool:
-    return spec.backend.endswith(_ON_CPU)
+def vendor_of(backend: str) -> Vendor | None:
+    """Whose GPUs it needs; None: anybody's, or none."""
+    return next((vendor for end, vendor in _VENDORS.items() if backend.endswith(end)), None)
+
+
+def is_for_cpu(backend: str) -> bool:
+    return backend.endswith(_ON_CPU)
 
 
 def _settled(model: DesiredModel, books: "_Books") -> Claim:
@@ -176,7 +181,7 @@ class _Books:
 
     def choose(self, model: DesiredModel, count: int) -> tuple[Gpu, ...]:
         """Raises _Unfit where there are not so many."""
-        vendor = next((v for end, v in _VENDORS.items() if model.spec.backend.endswith(end)), None)
+        vendor = vendor_of(model.spec.backend)
         suitable = [d for d in self.roll.usable if vendor in (None, d.vendor)]
         free = sorted(
             (device for device in suitable if self._has_room(device, model)),

@@ -52,7 +52,25 @@ def test_refuses_a_bad_flag_before_the_files_are_fetched() -> None:
 
 
 def test_says_nothing_of_files_whose_format_it_cannot_know() -> None:
-    assert ENGINES.assess(model(source="huggingface/org_name"), None) == Assessment()
+    assert ENGINES.assess(model(source="mine/org_name"), None) == Assessment()
+
+
+@pytest.mark.parametrize(
+    ("fields", "hint"),
+    [
+        ({"source": "huggingface/org_name"}, True),
+        ({"source": "hf://org/name@v1"}, True),
+        ({"source": "mine/org_name", "format": Format.SAFETENSORS}, False),
+        ({"source": "mine/org_name", "backend": "vllm-cpu"}, True),
+    ],
+)
+def test_knows_safetensors_by_their_source(fields: dict[str, Any], hint: bool) -> None:
+    """Nothing is fetched that nothing here can run."""
+    found = ENGINES.assess(model(**fields), None)
+    assert (found.choice, found.format) == (None, Format.SAFETENSORS)
+    assert found.no_backend is not None
+    assert found.refusal is not None
+    assert found.refusal.endswith("; if its files are GGUF, say format: gguf") is hint
 
 
 @pytest.mark.parametrize(
@@ -62,6 +80,7 @@ def test_says_nothing_of_files_whose_format_it_cannot_know() -> None:
         {"source": "file:///models/a.gguf"},
         {"source": "huggingface/org_name", "format": Format.GGUF},
         {"source": "huggingface/org_name", "file": "a.gguf"},
+        {"source": "hf://org/name-GGUF"},
     ],
 )
 def test_knows_a_gguf_by_its_source(fields: dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ OFFLINE = ("--offline", "--node", "node-a")
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    chat = model("chat", aliases=["gpt-4o-mini"])
+    chat = model("chat", aliases=["gpt-4o-mini"], fallback={"source": "gguf/org_other"})
     there = model("there", nodes=["node-b"])
     (tmp_path / "a.json").write_bytes(manifest(chat, model("off", enabled=False), there))
     return tmp_path
@@ -28,6 +28,7 @@ def test_from_nothing_says_what_would_start(folder: Path) -> None:
         "\n"
         "  + chat  start      in the manifest and not running\n"
         "      source: gguf/org_chat, fetched from the hub unless it is cached\n"
+        "      or its fallback gguf/org_other, where no backend runs that\n"
         "  = off   unchanged  enabled: false\n"
         "    there is not for this node: nodes: [node-b]; this node is node-a\n"
         "\n"
@@ -70,6 +71,7 @@ def test_json_is_versioned_and_names_every_model(folder: Path) -> None:
         "reason": "in the manifest and not running",
         "state": None,
         "source": "gguf/org_chat",
+        "fallback": "gguf/org_other",
         "fetch": True,
         "memory": None,
         "fields": [],

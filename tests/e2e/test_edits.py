@@ -1,11 +1,13 @@
 """A person edits the manifest while models serve: only what changed moves (R2, R4)."""
 
+import os
 import re
 import shutil
 from pathlib import Path
 
 import pytest
 
+from tests.cli.command import xgen_model
 from tests.e2e.agent import Agent, Entry, is_alive
 from tests.e2e.conftest import MakeAgent
 from tests.e2e.manifests import manifest, model
@@ -263,3 +265,45 @@ def test_another_node_name_stops_nothing_until_it_is_meant(make_agent: MakeAgent
     agent.start("--node", "node-b", "--rename-node", "node-a")
     agent.wait_up()
     agent.wait_state("a", "loaded")
+
+
+def test_a_node_without_vllm_serves_the_fallback_and_fetches_nothing_else(
+    make_agent: MakeAgent,
+) -> None:
+    agent = make_agent()
+    agent.environment["PATH"] = os.defpath
+    agent.model_file()
+    agent.model_file("huggingface/org_big", "model.safetensors")
+    agent.model_file("gguf/org_big")
+    source = {"source": "huggingface/org_big", "backend": "auto", "gpus": "0"}
+    fallback = "{source: gguf/test_model, extra_args: {ctx_size: 64}}"
+    chat = model("chat", **source, extra_args="{max_model_len: 8}", fallback=fallback)
+    hopeless = model("hopeless", **source, fallback="{source: huggingface/org_other}")
+    agent.write(manifest(chat, hopeless, model("without", **source)))
+    agent.start()
+    agent.wait_up()
+
+    entry = agent.wait_state("chat", "loaded")
+    assert entry["backend"] == "llama-server-cpu"
+    assert entry["backend_reason"].startswith("fallback: the first for gguf on CPU that is here: ")
+    assert "; huggingface/org_big cannot run here: no backend on" in entry["backend_reason"]
+    told = agent.client.get(f"{agent.url}/api/management/models/chat").json()
+    assert [each.partition(":")[0] for each in told["passed_over"]] == ["vllm-cpu"]
+    assert told["spec"]["source"] == "gguf/test_model"
+    assert serves(agent, "chat")
+    both = agent.wait_state("hopeless", "blocked")["reason"]
+    assert "huggingface/org_big cannot run here: no backend on this node can run safeten" in both
+    assert "; nor its fallback: no backend on this node can run safetensors" in both
+    agent.wait_model("without", lambda each: "the hub holds gguf/org_big: name" in each["reason"])
+    assert sorted(path.name for path in (agent.data / "models").glob("[!.]*")) == ["gguf"]
+
+    before = pids(agent)
+    chat = model("chat", **source, aliases="[gpt]", fallback=fallback)
+    agent.write(manifest(chat, model("without", **source, fallback="{source: gguf/org_big}")))
+    agent.wait_state("without", "loaded")
+    agent.wait_gone("hopeless")
+    assert serves(agent, "gpt")
+    assert pids(agent)["chat"] == before["chat"]
+    file = agent.manifests / "models.yaml"
+    planned = xgen_model("plan", "--manifest", file, "--data-dir", agent.data)
+    assert (planned.returncode, planned.stdout.count("unchanged")) == (0, 3), planned.stdout

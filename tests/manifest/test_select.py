@@ -4,7 +4,16 @@ import pytest
 
 from reconciler.manifest.resolve import resolve
 from reconciler.manifest.select import select
-from reconciler.plan.desired import Desired, DesiredModel, Refresh, SecretRef, Timeouts
+from reconciler.plan.desired import (
+    Desired,
+    DesiredModel,
+    ModelSpec,
+    ModelType,
+    Refresh,
+    SecretRef,
+    Timeouts,
+)
+from reconciler.plan.fallbacks import fallen_back
 from tests.manifest.texts import listing, manifest, model
 
 
@@ -159,3 +168,70 @@ def test_a_node_is_suspended_by_its_settings(node: str, suspended: bool) -> None
     file = manifest("a", node_settings={"node-a": {"suspend": True}})
 
     assert desired(file, node=node).suspend is suspended
+
+
+def test_a_fallback_is_the_same_model_with_files_and_flags_of_its_own() -> None:
+    entry = model(
+        "a",
+        source="huggingface/org_a",
+        digest="0" * 64,
+        type="embedding",
+        format="safetensors",
+        backend="vllm-cuda",
+        gpu_memory="20GiB",
+        extra_args={"max_model_len": 1},
+        env={"A": "1"},
+        fallback={
+            "source": "gguf/org_a",
+            "file": "q4.gguf",
+            "extra_args": {"ctx-size": 7},
+            "env": {"B": {"from_env": "B"}},
+        },
+    )
+
+    defaults = {"extra_args": {"llama": {"parallel": 4}, "vllm": {"seed": 1}}}
+
+    chosen = selected(entry, defaults=defaults)
+    fallen = fallen_back(chosen)
+
+    assert chosen.spec.extra_args == {"seed": 1, "max_model_len": 1}
+    assert fallen.spec == ModelSpec(
+        source="gguf/org_a",
+        file="q4.gguf",
+        type=ModelType.EMBEDDING,
+        gpu_memory="20GiB",
+        extra_args={"parallel": 4, "ctx_size": 7},
+        env={"B": SecretRef(from_env="B")},
+    )
+    assert (fallen.stands_in_for, fallen.fallback) == (chosen.spec, None)
+    assert fallen.spec_hash not in (chosen.spec_hash, selected(model("a")).spec_hash)
+    assert chosen.spec_hash == selected(entry | {"fallback": None}, defaults=defaults).spec_hash
+
+
+@pytest.mark.parametrize(
+    ("fields", "gpus"),
+    [
+        ({}, None),
+        ({"gpus": 2, "tensor_parallel_size": 2}, 2),
+        ({"tensor_parallel_size": 2, "pipeline_parallel_size": 2}, 4),
+        ({"backend": "vllm-cpu"}, 0),
+        ({"gpu_ids": [0, 1], "tensor_parallel_size": 2}, None),
+    ],
+)
+def test_a_fallback_gets_as_many_gpus_as_its_source(
+    fields: dict[str, object], gpus: int | None
+) -> None:
+    other: dict[str, object] = {"source": "gguf/org_a"}
+    spec = fallen_back(
+        selected(model("a", **fields, source="huggingface/org_a", fallback=other))
+    ).spec
+
+    assert (spec.gpus, len(spec.gpu_ids)) == (gpus, len(fields.get("gpu_ids", [])))  # type: ignore[arg-type]
+    assert (spec.tensor_parallel_size, spec.pipeline_parallel_size) == (None, 1)
+
+
+def test_a_fallback_in_safetensors_keeps_the_sizes() -> None:
+    other: dict[str, object] = {"source": "huggingface/org_b", "extra_args": {"seed": 1}}
+    entry = model("a", source="gguf/org_a", gpus=2, pipeline_parallel_size=2, fallback=other)
+
+    assert fallen_back(selected(entry)).spec.pipeline_parallel_size == 2

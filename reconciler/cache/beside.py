@@ -1,0 +1,18 @@
+"""Other files of the same model in the hub."""
+
+from reconciler.cache.address import LocalAddress, parse_source
+from reconciler.cache.store import Store
+from reconciler.plan.desired import ModelSpec
+
+
+def gguf_beside(store: Store, spec: ModelSpec) -> str | None:
+    """The prefix with the GGUF of a model in safetensors, by its name; None: the hub has none.
+
+    Blocking; raises as the store does.
+    """
+    address = parse_source(spec.source, spec.file, spec.format)
+    if isinstance(address, LocalAddress):
+        return None
+    name = address.prefix.partition("/")[2].partition("@")[0]
+    candidates = (f"gguf/{name}", f"gguf/{name}-GGUF")
+    return next((prefix for prefix in candidates if store.objects(prefix)), None)

@@ -1,0 +1,56 @@
+"""A hub in a folder is asked for the GGUF of what cannot run otherwise."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from reconciler.apply.gguf_hints import GgufHints
+from reconciler.cache.beside import gguf_beside
+from reconciler.plan.ids import ModelName
+from tests.apply.test_comparisons import until
+from tests.cache.specs import CountingStore, put, spec
+
+MODEL = ModelName("m")
+WANTED = {MODEL: spec("huggingface/org_name")}
+
+
+@pytest.mark.parametrize(
+    ("source", "held", "found"),
+    [
+        ("huggingface/org_name", "gguf/org_name", "gguf/org_name"),
+        ("huggingface/org_name@v1", "gguf/org_name-GGUF", "gguf/org_name-GGUF"),
+        ("hf://org/name@v1", "gguf/org_name", "gguf/org_name"),
+        ("huggingface/org_name", "gguf/org_name2", None),
+        ("file:///srv/org_name", "gguf/org_name", None),
+    ],
+)
+def test_the_same_model_is_found_by_its_name(
+    tmp_path: Path, source: str, held: str, found: str | None
+) -> None:
+    put(tmp_path, f"{held}/x.gguf")
+    assert gguf_beside(CountingStore(tmp_path), spec(source)) == found
+
+
+async def test_a_hint_comes_with_a_push_and_goes_with_the_question(tmp_path: Path) -> None:
+    woken, store = asyncio.Event(), CountingStore(tmp_path)
+    hints = GgufHints(store, wake=woken.set, between_seconds=0.001)
+    hints.watch(WANTED)
+    await until(lambda: store.listed >= 4)
+    assert (dict(hints.told), woken.is_set()) == ({}, False)
+    put(tmp_path, "gguf/org_name/x.gguf")
+    async with asyncio.timeout(30):
+        await woken.wait()
+    assert hints.told == {MODEL: "the hub holds gguf/org_name: name it as `fallback:`"}
+    hints.watch({})
+    assert hints.told == {}
+    await hints.close()
+
+
+async def test_while_the_hub_is_away_nothing_is_said(tmp_path: Path) -> None:
+    store = CountingStore(tmp_path / "gone")
+    hints = GgufHints(store, wake=lambda: None, between_seconds=0.001)
+    hints.watch(WANTED)
+    await until(lambda: store.listed >= 2)
+    assert hints.told == {}
+    await hints.close()
