@@ -4,7 +4,7 @@
 
 Who looks, after its own ticket is written, and sees no other has the turn: of two that come at
 once, one at least sees the other. Then the first ticket by name waits, and the others are taken
-back until it is gone. One that stays for a minute is a dead writer's, and is removed.
+back until it is gone. One that stays for half a minute is a dead writer's, and is removed.
 """
 
 import random
@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 TURNS = ".xgen/turns/"
-_DEAD_SECONDS = 60.0
+_DEAD_SECONDS = 30.0
 _LOOK_SECONDS = (0.02, 0.1)
 """Somewhere between the two, so that writers do not go in step."""
 
@@ -30,7 +30,7 @@ class Tickets(Protocol):
 
 @contextmanager
 def turn(tickets: Tickets) -> Iterator[None]:
-    """Blocks until it is ours. A writer that takes longer than a minute may lose it."""
+    """Blocks until it is ours. A writer that takes longer than half a minute may lose it."""
     ours = secrets.token_hex(8)
     seen_at: dict[str, float] = {}
     tickets.write(ours)
