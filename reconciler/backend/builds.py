@@ -4,13 +4,18 @@ An engine may be built for another CPU, lack a library, or hang: all that is fou
 model waits for it.
 """
 
-import importlib.metadata
 import importlib.util
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
 
 from reconciler.backend.asking import Unusable, ask
-from reconciler.backend.inventory import XLLAMACPP, Build, Inventory, Missing
-from reconciler.backend.llama_builds import discover_llama_server
-from reconciler.backend.vllm_builds import discover_vllm
+from reconciler.backend.discovery import Discovery, Finder
+from reconciler.backend.engine_files import metadata_files, stamps
+from reconciler.backend.inventory import XLLAMACPP, Asked, Build, Inventory, Missing, NamedEngine
+from reconciler.backend.llama_builds import ask_llama_server, locate_llama_server
+from reconciler.backend.vllm_builds import IDS as VLLM_IDS
+from reconciler.backend.vllm_builds import ask_vllm, locate_vllm
 from reconciler.backend.xllamacpp import CHILD
 from reconciler.backend.xllamacpp_params import FLAGS
 
@@ -24,39 +29,116 @@ def discover(
     vllm: str | None,
     search_path: str,
     python: str,
+    engines: Sequence[NamedEngine] = (),
     answer_seconds: float = ANSWER_SECONDS,
 ) -> Inventory:
-    """Look for every engine. Blocks as long as they take to answer.
+    """Look for every engine once. Blocks as long as they take to answer. See `discovery`."""
+    return discovery(
+        llama_server=llama_server,
+        vllm=vllm,
+        search_path=search_path,
+        python=python,
+        engines=engines,
+        answer_seconds=answer_seconds,
+    ).look()
+
+
+def discovery(
+    *,
+    llama_server: str | None,
+    vllm: str | None,
+    search_path: str,
+    python: str,
+    engines: Sequence[NamedEngine] = (),
+    answer_seconds: float = ANSWER_SECONDS,
+) -> Discovery:
+    """What looks for every engine.
 
     `llama_server`, `vllm`: what an operator named, else the first on `search_path` (as PATH);
-    `python`: our own interpreter.
+    `python`: our own interpreter. `engines`: more builds, by name.
     """
-    found = (
-        *discover_llama_server(llama_server, search_path, answer_seconds),
-        _xllamacpp(python, search_path, answer_seconds),
-        *discover_vllm(vllm, search_path, python, answer_seconds),
-    )
-    return Inventory(
-        builds=tuple(one for one in found if isinstance(one, Build)),
-        missing=tuple(one for one in found if isinstance(one, Missing)),
+
+    def llama(path: str | None) -> Asked:
+        return ask_llama_server(path, search_path, answer_seconds)
+
+    def of_vllm(path: str | None) -> Asked:
+        return ask_vllm(path, search_path, answer_seconds)
+
+    return Discovery(
+        [
+            _default(llama_server, lambda: locate_llama_server(search_path), llama),
+            Finder(
+                locate=_locate_xllamacpp,
+                ask=lambda path: _ask_xllamacpp(path, python, search_path, answer_seconds),
+            ),
+            _default(vllm, lambda: locate_vllm(search_path, python), of_vllm),
+            *(_named(engine, search_path, answer_seconds) for engine in engines),
+        ]
     )
 
 
-def _xllamacpp(python: str, search_path: str, seconds: float) -> Build | Missing:
-    if importlib.util.find_spec("xllamacpp") is None:
-        return Missing(id=XLLAMACPP, reason="not installed; pip install 'xgen-model[demo]'")
+def _default(
+    wanted: str | None, locate: Callable[[], str | None], ask: Callable[[str | None], Asked]
+) -> Finder:
+    if wanted is None:
+        return Finder(locate=locate, ask=ask)
+    return Finder(locate=lambda: wanted, ask=lambda path: _as_wanted(ask(path)))
+
+
+def _as_wanted(asked: Asked) -> Asked:
+    """What an operator has named and is nothing at all, an operator has to hear of."""
+    if any(isinstance(one, Build) for one in asked.found):
+        return asked
+    gaps = (replace(one, wanted=True) for one in asked.found if isinstance(one, Missing))
+    return replace(asked, found=tuple(gaps))
+
+
+def _named(engine: NamedEngine, search_path: str, seconds: float) -> Finder:
+    def ask(path: str | None) -> Asked:
+        if engine.id in VLLM_IDS:
+            asked = ask_vllm(path, search_path, seconds, believed=engine.id)
+        else:
+            asked = ask_llama_server(path, search_path, seconds)
+        return replace(asked, found=tuple(_called(engine, asked)))
+
+    return Finder(locate=lambda: engine.path, ask=ask)
+
+
+def _called(engine: NamedEngine, asked: Asked) -> Iterator[Build | Missing]:
+    """Of all that a program is, only what the operator says that it is."""
+    for one in asked.found:
+        if one.id != engine.id:
+            continue
+        named = replace(one, name=engine.name)
+        yield replace(named, wanted=True) if isinstance(named, Missing) else named
+
+
+def _locate_xllamacpp() -> str | None:
+    found = importlib.util.find_spec("xllamacpp")
+    return found.origin if found is not None else None
+
+
+def _ask_xllamacpp(path: str | None, python: str, search_path: str, seconds: float) -> Asked:
+    if path is None:
+        gap = Missing(id=XLLAMACPP, reason="not installed; pip install 'xgen-model[demo]'")
+        return Asked(found=(gap,))
+    try:
+        wheel: Distribution | None = distribution("xllamacpp")
+    except PackageNotFoundError:
+        wheel = None
+    files = (path, *(metadata_files(wheel) if wheel else ()))
+    marks = stamps(files)
     try:
         ask((python, "-P", "-c", "import xllamacpp"), "when imported", search_path, seconds)
     except Unusable as exc:
-        return Missing(id=XLLAMACPP, reason=f"xllamacpp {exc}")
-    try:
-        version = importlib.metadata.version("xllamacpp")
-    except importlib.metadata.PackageNotFoundError:
-        version = None
-    return Build(
+        return Asked(found=(Missing(id=XLLAMACPP, reason=f"xllamacpp {exc}"),), files=files)
+    version = wheel.version if wheel else None
+    build = Build(
         id=XLLAMACPP,
         command=(python, *CHILD),
         version=version,
         detail=f"xllamacpp {version or 'of an unknown version'} of our own environment",
         flags=FLAGS,
+        files=marks,
     )
+    return Asked(found=(build,), files=files)

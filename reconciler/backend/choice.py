@@ -1,5 +1,6 @@
 """Which backend runs a model here, and why not another (design §8; PURE)."""
 
+import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ from reconciler.backend.inventory import (
     XLLAMACPP,
     Build,
     Inventory,
+    Missing,
 )
 from reconciler.plan.desired import Format, ModelSpec, ModelType
 from reconciler.plan.gpu_claims import named
@@ -84,16 +86,50 @@ def choose(
     """
     if spec.type not in _TYPES:
         return Refusal(reason=f"cannot serve type {spec.type}: it is not supported yet")
-    if spec.engine is not None:
-        return Refusal(reason=f"cannot use engine {spec.engine}: this node names no builds")
     if len({device.gpu_class for device in devices}) > 1:
         listed = ", ".join(f"{named(each)} is {each.gpu_class}" for each in devices)
         return Refusal(reason=f"cannot run on GPUs of different kinds: {listed}")
     if len(devices) > 1 and any(device.mig_of is not None for device in devices):
         return Refusal(reason="cannot run on several MIG instances: CUDA shows a process only one")
+    if spec.engine is not None:
+        return _of_that_name(spec.engine, spec.backend, format, inventory, devices)
     if spec.backend != "auto":
         return _named(spec.backend, format, inventory, devices)
     return _first(format, inventory, devices)
+
+
+def no_such_engine(name: str, there: Sequence[tuple[str, str]]) -> str:
+    """`there`: of each build of the node that has a name, that and its id."""
+    cannot = f"cannot use engine {name}: this node"
+    if not there:
+        return f"{cannot} names no builds; start its agent with --engine {name}=BACKEND:PATH"
+    close = difflib.get_close_matches(name, [known for known, _ in there], n=1)
+    meant = f"; did you mean {close[0]}?" if close else ""
+    return f"{cannot} has {', '.join(f'{known} ({id})' for known, id in there)}{meant}"
+
+
+def _of_that_name(
+    name: str, backend: str, format: Format, inventory: Inventory, devices: Sequence[Gpu]
+) -> Choice | Refusal:
+    """The build that is called so, whatever else there is."""
+    found = inventory.named(name)
+    if found is None:
+        reason = no_such_engine(name, inventory.names)
+        return Refusal(reason=reason, passed_over=(reason,))
+    cannot = f"cannot use engine {name}:"
+    if backend not in ("auto", found.id):
+        return Refusal(
+            reason=f"{cannot} it is a build of {found.id}, and the manifest asks for {backend}"
+        )
+    unfit = _unfit(found.id, format, devices)
+    if unfit is not None:
+        cpu = "; gpus: 0 is the CPU" if devices and _CPU in _RUNS_ON[found.id] else ""
+        return Refusal(reason=f"{cannot} {found.id} {unfit}{cpu}")
+    if isinstance(found, Missing):
+        reason = f"{cannot} {found.reason}"
+        return Refusal(reason=reason, passed_over=(f"{name}: {found.reason}",))
+    reason = f"the manifest asks for {name}: {found.detail}"
+    return Choice(build=found, reason=reason, devices=tuple(devices))
 
 
 def _named(
@@ -102,15 +138,9 @@ def _named(
     cannot = f"cannot use backend {backend}:"
     if backend not in _RUNS_ON:
         return Refusal(reason=f"{cannot} this release has {', '.join(_STARTABLE)}")
-    if not any(backend in row for row in _TABLE[format].values()):
-        return Refusal(reason=f"{cannot} it does not run {format} files")
-    where = _places(devices)
-    if not where.issubset(_RUNS_ON[backend]):
-        needs = " or ".join(_RUNS_ON[backend])
-        return Refusal(
-            reason=f"{cannot} it runs on {needs}, and the model gets {_what(devices)}"
-            f"{_instead(format, inventory, devices)}"
-        )
+    unfit = _unfit(backend, format, devices)
+    if unfit is not None:
+        return Refusal(reason=f"{cannot} it {unfit}{_instead(format, inventory, devices)}")
     build = inventory.build(backend)
     if build is None:
         reason = _why_not(backend, inventory)
@@ -122,6 +152,16 @@ def _named(
     return Choice(
         build=build, reason=f"the manifest asks for it: {build.detail}", devices=tuple(devices)
     )
+
+
+def _unfit(backend: str, format: Format, devices: Sequence[Gpu]) -> str | None:
+    """Why no build of it can run such files on these devices, as the end of a sentence."""
+    if not any(backend in row for row in _TABLE[format].values()):
+        return f"does not run {format} files"
+    if not _places(devices).issubset(_RUNS_ON[backend]):
+        needs = " or ".join(_RUNS_ON[backend])
+        return f"runs on {needs}, and the model gets {_what(devices)}"
+    return None
 
 
 def _first(format: Format, inventory: Inventory, devices: Sequence[Gpu]) -> Choice | Refusal:
@@ -152,12 +192,12 @@ def _advice(format: Format, inventory: Inventory, devices: Sequence[Gpu]) -> str
     """What an operator may do, where nothing can be taken of itself."""
     where = _places(devices)
     row = {backend for backends in _TABLE[format].values() for backend in backends}
-    by_name = [
-        build.id
+    said = [
+        f"{f'engine: {build.name}' if build.name else f'backend: {build.id}'} would, asked for by "
+        "name"
         for build in inventory.builds
         if build.id in row and where.issubset(_RUNS_ON[build.id])
     ]
-    said = [f"backend: {backend} would, asked for by name" for backend in by_name]
     if format is Format.SAFETENSORS:
         said.append("use a model in GGUF format")
     if devices and isinstance(_first(format, inventory, ()), Choice):
@@ -183,4 +223,6 @@ def _what(devices: Sequence[Gpu]) -> str:
 def _why_not(backend: str, inventory: Inventory) -> str:
     if backend not in _STARTABLE:
         return _NOT_YET
-    return inventory.why_missing(backend) or "it was not looked for"
+    reason = inventory.why_missing(backend) or "it was not looked for"
+    names = [build.name for build in inventory.builds if build.id == backend and build.name]
+    return f"{reason}; {' and '.join(names)} only where a model names it" if names else reason

@@ -128,7 +128,7 @@ class Engines:
         50 ms).
         """
         spec = model.spec
-        format = files.format if files else _likely_format(model)
+        format = files.format if files else _likely_format(spec, self._backend(spec))
         if format is Format.AUTO:
             return Assessment()
         chosen = choose(spec, format, self.inventory, devices)
@@ -168,6 +168,11 @@ class Engines:
             machine_bytes=self._machine_bytes,
         )
         return Assessment(choice=chosen, need=adapter.need(loading))
+
+    def _backend(self, spec: ModelSpec) -> str:
+        """That the manifest asks for, itself or by the name of a build."""
+        build = self.inventory.named(spec.engine) if spec.engine is not None else None
+        return build.id if build is not None else spec.backend
 
     def can_run(self, model: DesiredModel, devices: Sequence[Gpu]) -> bool:
         """Whether there is a build for such a model on these devices, for all that is known without
@@ -219,12 +224,12 @@ def _cure(spec: ModelSpec) -> str:
     return f"push a good one to {spec.source} in the hub, and it is taken by itself"
 
 
-def _likely_format(model: DesiredModel) -> Format:
-    """What the manifest alone shows, for models whose files are not here yet."""
-    spec = model.spec
+def _likely_format(spec: ModelSpec, backend: str) -> Format:
+    """What the manifest alone shows, for models whose files are not here yet. `backend`: that it
+    asks for, or "auto"."""
     if spec.format is not Format.AUTO:
         return spec.format
-    if spec.backend in (VLLM_CUDA, VLLM_ROCM, VLLM_CPU):
+    if backend in (VLLM_CUDA, VLLM_ROCM, VLLM_CPU):
         return Format.SAFETENSORS
     if spec.file or spec.source.lower().endswith(".gguf") or spec.source.startswith("gguf/"):
         return Format.GGUF

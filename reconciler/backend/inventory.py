@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from reconciler.backend.engine_files import Stamps
 from reconciler.backend.flags import Flags
 
 LLAMA_SERVER_CPU = "llama-server-cpu"
@@ -13,6 +14,27 @@ LLAMA_CPP_PYTHON = "llama-cpp-python"
 VLLM_CUDA = "vllm-cuda"
 VLLM_ROCM = "vllm-rocm"
 VLLM_CPU = "vllm-cpu"
+BACKENDS = (
+    VLLM_CUDA,
+    VLLM_ROCM,
+    VLLM_CPU,
+    LLAMA_SERVER_CUDA,
+    LLAMA_SERVER_ROCM,
+    LLAMA_SERVER_VULKAN,
+    LLAMA_SERVER_CPU,
+    XLLAMACPP,
+    LLAMA_CPP_PYTHON,
+)
+"""All ids of design §8."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedEngine:
+    """A build that an operator gave a name. `id`: of the backend that it is. `path`: absolute."""
+
+    name: str
+    id: str
+    path: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,36 +49,77 @@ class Listed:
 class Build:
     """An engine that answered when it was asked for its version.
 
-    `id`: a backend of design §8. `command`: how argv begins. `version`: as the engine says it;
-    None where it says nothing. `detail`: for operators: which file, which version. `flags`: those
-    that this very build takes. `listed`: the devices that it sees itself, where it was asked.
+    `id`: a backend of design §8. `name`: as an operator calls it; None: the default build of its
+    id. `command`: how argv begins. `version`: as the engine says it; None where it says nothing.
+    `detail`: for operators: which file, which version. `flags`: those that this very build takes.
+    `listed`: the devices that it sees itself, where it was asked. `files`: those that it is.
+    `programs`: the folder of what it calls by name, of its own environment; None: it has none.
     """
 
     id: str
+    name: str | None = None
     command: tuple[str, ...]
     version: str | None
     detail: str
     flags: Flags = field(default=Flags(), repr=False)
     listed: tuple[Listed, ...] = ()
+    files: Stamps = field(default=(), repr=False)
+    programs: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Missing:
-    """A backend that cannot run here. `reason`: why, and how to get it, as a clause."""
+    """A backend that cannot run here. `reason`: why, and how to get it, as a clause. `name`: as of
+    a `Build`. `wanted`: an operator has said where it is."""
 
     id: str
+    name: str | None = None
     reason: str
+    wanted: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What came of asking one engine. `files`: once one of them changes, it may be another."""
+
+    found: tuple[Build | Missing, ...]
+    files: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
-    """All backends that this release knows: each is either among the builds or missing."""
+    """All backends that this release knows, and all builds that have a name: each is either among
+    the builds or missing."""
 
     builds: tuple[Build, ...] = ()
     missing: tuple[Missing, ...] = ()
 
     def build(self, backend: str) -> Build | None:
-        return next((build for build in self.builds if build.id == backend), None)
+        """The default one."""
+        return self._build(backend, None)
 
     def why_missing(self, backend: str) -> str | None:
-        return next((gap.reason for gap in self.missing if gap.id == backend), None)
+        gaps = (gap for gap in self.missing if gap.name is None)
+        return next((gap.reason for gap in gaps if gap.id == backend), None)
+
+    def named(self, name: str) -> Build | Missing | None:
+        """None: no build is called so."""
+        return next((one for one in self._every if one.name == name), None)
+
+    def successor(self, build: Build) -> Build | None:
+        """What is there now in its place."""
+        return self._build(build.id, build.name)
+
+    @property
+    def names(self) -> tuple[tuple[str, str], ...]:
+        """Of each build that has one, its name and its id, in alphabetical order."""
+        named = ((one.name, one.id) for one in self._every if one.name is not None)
+        return tuple(sorted(named))
+
+    @property
+    def _every(self) -> tuple[Build | Missing, ...]:
+        return (*self.builds, *self.missing)
+
+    def _build(self, backend: str, name: str | None) -> Build | None:
+        key = (backend, name)
+        return next((build for build in self.builds if (build.id, build.name) == key), None)

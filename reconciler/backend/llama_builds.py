@@ -7,17 +7,19 @@ several builds: every one of them runs on the CPU too.
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from reconciler.backend.asking import Unusable, ask, need_executable
+from reconciler.backend.engine_files import programs, stamps
 from reconciler.backend.flags import Flags, parse_help
 from reconciler.backend.inventory import (
     LLAMA_SERVER_CPU,
     LLAMA_SERVER_CUDA,
     LLAMA_SERVER_ROCM,
     LLAMA_SERVER_VULKAN,
+    Asked,
     Build,
     Listed,
     Missing,
@@ -34,37 +36,47 @@ _DEVICE = re.compile(r"^ +(?P<name>[A-Za-z]+\d+): (?P<what>.*) \(\d+ MiB, \d+ Mi
 _SAID = re.compile(
     r"(?:found \d+|failed to initialize|loaded) (cuda|rocm|hip|vulkan)\b", re.IGNORECASE
 )
+_OWN_LIBRARY = re.compile(r"lib(ggml|llama|mtmd)\b.*\.so\b")
 _LIBRARY = re.compile(r"libggml-(cuda|hip|vulkan)\b.*\.so\b")
 
 
-def discover_llama_server(
-    named: str | None, search_path: str, seconds: float
-) -> Iterator[Build | Missing]:
+def locate_llama_server(search_path: str) -> str | None:
+    return shutil.which("llama-server", path=search_path)
+
+
+def ask_llama_server(path: str | None, search_path: str, seconds: float) -> Asked:
     """The build for each id, or why it is missing. Blocks as long as the program takes to answer.
 
-    `named`: what an operator named, else the first on `search_path`.
+    `path`: None: there is none.
     """
-    path = named or shutil.which("llama-server", path=search_path)
     if path is None:
         reason = "no llama-server on PATH; install llama.cpp or give --llama-server PATH"
-        yield from (Missing(id=id, reason=reason) for id in (LLAMA_SERVER_CPU, *_KINDS))
-        return
+        return Asked(found=tuple(_all_missing(reason)))
     path = os.path.abspath(path)
+    called = programs(path)
+    files = (*called, *_libraries(called))
+    marks = stamps(files)
     try:
         build, said = _asked(path, search_path, seconds)
     except Unusable as exc:
-        reason = f"{path} {exc}"
-        yield from (Missing(id=id, reason=reason) for id in (LLAMA_SERVER_CPU, *_KINDS))
-        return
+        return Asked(found=tuple(_all_missing(f"{path} {exc}")), files=files)
+    kinds = _kinds(files, said, build.listed)
+    return Asked(found=tuple(_by_id(replace(build, files=marks), kinds)), files=files)
+
+
+def _all_missing(reason: str) -> Iterator[Missing]:
+    return (Missing(id=id, reason=reason) for id in (LLAMA_SERVER_CPU, *_KINDS))
+
+
+def _by_id(build: Build, kinds: set[str]) -> Iterator[Build | Missing]:
     yield build
-    kinds = _kinds(path, said, build.listed)
     held = [id for id, names in _KINDS.items() if kinds.intersection(names)]
+    others = " and ".join(each.removeprefix("llama-server-") for each in held) or "cpu"
     for id in _KINDS:
         if id in held:
             yield replace(build, id=id)
         else:
-            others = " and ".join(each.removeprefix("llama-server-") for each in held) or "cpu"
-            yield Missing(id=id, reason=f"{path} is built for {others}")
+            yield Missing(id=id, reason=f"{build.command[0]} is built for {others}")
 
 
 def _asked(path: str, search_path: str, seconds: float) -> tuple[Build, str]:
@@ -106,13 +118,23 @@ def _listing(path: str, flags: Flags, search_path: str, seconds: float) -> str:
         return ""
 
 
-def _kinds(path: str, said: str, listed: tuple[Listed, ...]) -> set[str]:
+def _kinds(files: Iterable[str], said: str, listed: tuple[Listed, ...]) -> set[str]:
     """What it lists, what it says of its libraries, and which of them lie beside it: without a
     driver it lists nothing."""
     kinds = {device.name.rstrip("0123456789").lower() for device in listed}
     kinds |= {word.lower() for word in _SAID.findall(said)}
-    folder = Path(path).resolve().parent
-    for beside in (folder, folder.parent / "lib"):
-        names = os.listdir(beside) if beside.is_dir() else ()
-        kinds |= {found[1] for name in names if (found := _LIBRARY.match(name))}
-    return kinds
+    names = (os.path.basename(file) for file in files)
+    return kinds | {found[1] for name in names if (found := _LIBRARY.match(name))}
+
+
+def _libraries(called: Iterable[str]) -> list[str]:
+    """llama.cpp's own ones, beside each program or in the `lib` beside its `bin`."""
+    folders = [Path(program).resolve().parent for program in called]
+    beside = dict.fromkeys(each for one in folders for each in (one, one.parent / "lib"))
+    return [
+        str(folder / name)
+        for folder in beside
+        if folder.is_dir()
+        for name in sorted(os.listdir(folder))
+        if _OWN_LIBRARY.match(name)
+    ]

@@ -72,7 +72,16 @@ def _variables(spec: ModelSpec, build: Build, site: Site) -> dict[str, str]:
         "DO_NOT_TRACK": "1",
         # Nothing that lies in the agent's working directory is imported.
         "PYTHONSAFEPATH": "1",
+        **_search_path(build, site),
         **cache,
         **cache_variable(spec, site.devices, Traits.of(build.version)),
         **selection(build, site.devices),
     }
+
+
+def _search_path(build: Build, site: Site) -> dict[str, str]:
+    """Its own environment's programs first: what compiles for a GPU calls the `ninja` there by
+    name."""
+    if build.programs is None:
+        return {}
+    return {"PATH": ":".join(filter(None, (build.programs, site.environment.get("PATH"))))}

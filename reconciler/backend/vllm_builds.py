@@ -8,14 +8,15 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
 
 from reconciler.backend.asking import Unusable, ask, need_executable
+from reconciler.backend.engine_files import metadata_files, programs, stamps
 from reconciler.backend.flags import Flag, Flags, Takes
-from reconciler.backend.inventory import VLLM_CPU, VLLM_CUDA, VLLM_ROCM, Build, Missing
+from reconciler.backend.inventory import VLLM_CPU, VLLM_CUDA, VLLM_ROCM, Asked, Build, Missing
 from reconciler.backend.vllm import SERVE
 from reconciler.backend.vllm_versions import Version, parse
 
@@ -34,56 +35,88 @@ _PATHS = r"import sys; print(*sys.path[1:], sep='\n')"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """Where a vLLM is. `interpreter`: None where a script does not tell it; `script`: None where
+    there is only a python. `folders`: where the interpreter finds packages."""
+
+    path: str
+    interpreter: str | None
+    script: str | None
+    folders: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
-    """`version`: None where no metadata tells it. `id`: of the backend that it is."""
+    """What the metadata of packages tell. `id`: of the backend that it is. `files`: the metadata
+    themselves."""
 
-    version: str | None
+    version: str
     id: str
+    files: tuple[str, ...]
 
 
-def discover_vllm(
-    named: str | None, search_path: str, python: str, seconds: float
-) -> Iterator[Build | Missing]:
+def locate_vllm(search_path: str, python: str) -> str | None:
+    """The first on `search_path`, else that of our own environment."""
+    return shutil.which("vllm", path=search_path) or _beside(python)
+
+
+def ask_vllm(
+    path: str | None, search_path: str, seconds: float, *, believed: str = VLLM_CUDA
+) -> Asked:
     """One build, and for each other id of vLLM why it is missing.
 
-    `named`: a `vllm` command or a python that an operator named; else the first `vllm` on
-    `search_path`, else our own environment's. Blocks for a start of its interpreter.
+    `path`: a `vllm` command or a python; None: there is none. `believed`: what it is where nothing
+    tells. Blocks for a start of its interpreter.
     """
-    path = named or shutil.which("vllm", path=search_path) or _beside(python)
     if path is None:
         reason = "no vllm on PATH; install vLLM in an environment of its own and give --vllm PATH"
-        yield from (Missing(id=id, reason=reason) for id in IDS)
-        return
+        return Asked(found=tuple(Missing(id=id, reason=reason) for id in IDS))
     path = os.path.abspath(path)
+    files = programs(path)
     try:
-        build = _build(path, search_path, seconds)
+        place = _place(path, search_path, seconds)
+        files = (*files, *filter(None, (place.interpreter, place.script)))
+        found = _read(place.folders)
+        files = (*files, *(found.files if found else place.folders))
+        build = _build(place, found, believed, search_path, seconds)
     except Unusable as exc:
-        yield from (Missing(id=id, reason=f"{path} {exc}") for id in IDS)
-        return
-    for id in IDS:
-        other = f"{build.detail} is built for {_target(build.id)}"
-        yield build if id == build.id else Missing(id=id, reason=other)
+        return Asked(found=tuple(Missing(id=id, reason=f"{path} {exc}") for id in IDS), files=files)
+    build = replace(build, files=stamps(files))
+    other = f"{build.detail} is built for {_target(build.id)}"
+    return Asked(
+        found=tuple(build if id == build.id else Missing(id=id, reason=other) for id in IDS),
+        files=files,
+    )
 
 
-def _build(path: str, search_path: str, seconds: float) -> Build:
+def _place(path: str, search_path: str, seconds: float) -> _Place:
     need_executable(path)
     is_python = _INTERPRETER.fullmatch(Path(path).name) is not None
     interpreter = path if is_python else _interpreter(path)
-    script = _beside(path) if is_python else path
-    paths = _paths(interpreter, search_path, seconds) if interpreter else ()
-    found = _read(paths)
-    if found is None and script is None:
+    return _Place(
+        path=path,
+        interpreter=interpreter,
+        script=_beside(path) if is_python else path,
+        folders=_folders(interpreter, search_path, seconds) if interpreter else (),
+    )
+
+
+def _build(
+    place: _Place, found: _Found | None, believed: str, search_path: str, seconds: float
+) -> Build:
+    if found is None and place.script is None:
         raise Unusable("has no vllm in its environment")
     version = found.version if found else None
-    if version is None and script is not None:
-        version = _asked(script, search_path, seconds)
-    command = (script, SERVE) if script is not None else (path, *_MODULE)
+    if version is None and place.script is not None:
+        version = _asked(place.script, search_path, seconds)
+    command = (place.script, SERVE) if place.script is not None else (place.path, *_MODULE)
     return Build(
-        id=found.id if found else VLLM_CUDA,
+        id=found.id if found else believed,
         command=command,
         version=version,
-        detail=f"{path}, vLLM {version or 'of an unknown version'}",
+        detail=f"{place.path}, vLLM {version or 'of an unknown version'}",
         flags=flags_of(version),
+        programs=os.path.dirname(place.interpreter) if place.interpreter else None,
     )
 
 
@@ -108,16 +141,16 @@ def _interpreter(script: str) -> str | None:
     return str(beside) if beside.is_file() else None
 
 
-def _paths(interpreter: str, search_path: str, seconds: float) -> tuple[str, ...]:
+def _folders(interpreter: str, search_path: str, seconds: float) -> tuple[str, ...]:
     """Where it finds packages; asking it costs some 20 ms, and works for every layout."""
     when = "when asked for its packages"
     answer = ask((interpreter, "-c", _PATHS), when, search_path, seconds)
     return tuple(line for line in answer.splitlines() if line)
 
 
-def _read(paths: tuple[str, ...]) -> _Found | None:
+def _read(folders: tuple[str, ...]) -> _Found | None:
     there: dict[str, Distribution] = {}
-    for distribution in distributions(path=list(paths)):
+    for distribution in distributions(path=list(folders)):
         name = (distribution.metadata["Name"] or "").lower().replace("_", "-")
         if name in (*_DISTRIBUTIONS, "torch"):
             there.setdefault(name, distribution)
@@ -125,7 +158,11 @@ def _read(paths: tuple[str, ...]) -> _Found | None:
     if version is None:
         return None
     torch = there["torch"].version if "torch" in there else ""
-    return _Found(version=version, id=_vendor(version, torch, there))
+    return _Found(
+        version=version,
+        id=_vendor(version, torch, there),
+        files=tuple(file for each in there.values() for file in metadata_files(each)),
+    )
 
 
 def _vendor(version: str, torch: str, there: Mapping[str, object]) -> str:

@@ -74,6 +74,18 @@ ADAPTERS = {
         for kind in ("cuda", "rocm", "cpu")
         for version in ("0.10.0", "0.10.1", "0.15.1", "0.17.0", "0.18.0", "0.32.0", "0.33.0")
     },
+    **{
+        f"v{version}, a vllm-cuda of that name": (
+            vllm_adapter,
+            replace(
+                vllm("vllm-cuda", version),
+                name=f"v{version}",
+                command=(f"/opt/vllm-{version}/bin/vllm", "serve"),
+                programs=f"/opt/vllm-{version}/bin",
+            ),
+        )
+        for version in ("0.10.0", "0.18.0")
+    },
     "vllm-cuda 0.32.0 without its command": (
         vllm_adapter,
         replace(
