@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from reconciler.cache.budget import Budget
+from reconciler.plan.gpu_mode import GpuMode
 from reconciler.plan.ids import NodeName
 
 
@@ -36,6 +37,7 @@ class Settings:
     `environment`: the agent's own; backends are given a scrubbed copy.
     `max_body_bytes`: of an inference request. `queue_length`, `queue_seconds`: who waits for a
     model with `max_in_flight`. `heartbeat_seconds`: without a byte in a stream until a comment.
+    `gpu_mode`: whether the GPUs that are seen are the node's, or a device plugin gave them.
     `rename_node`: the old name that the data folder remembers and that may be given up (R2).
     """
 
@@ -50,6 +52,7 @@ class Settings:
     cache_budget: Budget | None = None
     llama_server: str | None = None
     vllm: str | None = None
+    gpu_mode: GpuMode = GpuMode.NODE
     poll_interval: float = 5.0
     max_parallel_loads: int = 2
     ports: range = range(18000, 19000)

@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from reconciler.plan.actions import Plan
 from reconciler.plan.desired import Elsewhere, ModelSpec, ModelType, Timeouts
+from reconciler.plan.gpu_mode import GpuMode
 from reconciler.plan.ids import FilesDigest, ModelName, NodeName, Nonce, Place, SpecHash
 from reconciler.plan.memory import Need
 from reconciler.plan.observed import EffectKind
@@ -206,6 +207,7 @@ class Status:
     pod_ip: str | None = None
     agent_version: str = ""
     revision: Revision = Revision()
+    gpu_mode: GpuMode = GpuMode.NODE
     devices: tuple[Device, ...] = ()
     models: tuple[ModelStatus, ...] = ()
     elsewhere: tuple[Elsewhere, ...] = ()

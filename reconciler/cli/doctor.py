@@ -25,6 +25,7 @@ from reconciler.cli.exits import ExitCode
 from reconciler.cli.node_name import node_name
 from reconciler.cli.options import (
     DataDir,
+    GpuModeOption,
     ServerOption,
     data_dir,
     hub_settings,
@@ -34,6 +35,7 @@ from reconciler.cli.options import (
 from reconciler.cli.output import Output, OutputOption, console, print_json, show
 from reconciler.node.data_folder import read_json
 from reconciler.plan.desired import Desired
+from reconciler.plan.gpu_mode import GpuMode
 from reconciler.settings import HubSettings
 
 _COLOURS = {Level.OK: "green", Level.SKIP: "dim", Level.WARN: "yellow", Level.FAIL: "bold red"}
@@ -53,6 +55,7 @@ class Subject:
     models_dir: Path
     llama_server: str | None
     vllm: str | None
+    gpu_mode: GpuMode
     ports: range
     server: str | None
 
@@ -84,6 +87,7 @@ def doctor(
     vllm: Annotated[
         str | None, typer.Option(envvar="XGEN_VLLM", metavar="PATH", help="Its vLLM.")
     ] = None,
+    gpu_mode: GpuModeOption = GpuMode.NODE,
     ports: Annotated[
         str, typer.Option(envvar="XGEN_PORTS", metavar="FIRST-LAST", help="For its backends.")
     ] = "18000-18999",
@@ -106,6 +110,7 @@ def doctor(
         models_dir=(models_dir or folder / "models").absolute(),
         llama_server=llama_server,
         vllm=vllm,
+        gpu_mode=gpu_mode,
         ports=port_range(ports),
         server=server,
     )
@@ -122,7 +127,7 @@ def doctor(
 def _findings(subject: Subject) -> Iterator[Finding]:
     host = socket.gethostname()
     yield from machine_findings(subject.models_dir)
-    yield from gpu_findings()
+    yield from gpu_findings(mode=subject.gpu_mode)
     yield from data_folder_findings(subject.folder, subject.node, host)
     remembered = read_json(subject.folder / "node.json").get("node")
     desired: Desired | None = None

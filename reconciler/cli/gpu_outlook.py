@@ -7,6 +7,7 @@ from reconciler.cli.changes import Running
 from reconciler.cli.client import Json
 from reconciler.plan.desired import Desired
 from reconciler.plan.gpu_claims import Holding, claims
+from reconciler.plan.gpu_mode import GpuMode
 from reconciler.plan.gpu_roll import Roll
 from reconciler.plan.gpus import Gpu, Vendor
 from reconciler.plan.ids import GpuUuid, ModelName
@@ -44,12 +45,14 @@ def roll_of(view: Json) -> Roll:
         for condition in view.get("conditions", ())
         if condition["type"] == "DevicesKnown" and condition["status"] == "False"
     ]
-    devices = tuple(map(_device, view.get("gpu", {}).get("devices", ())))
+    gpu = view.get("gpu", {})
+    devices = tuple(map(_device, gpu.get("devices", ())))
     return Roll(
         devices=devices,
         told=("its agent tells of none",),
         notes=tuple(amiss),
         failed=bool(amiss),
+        mode=GpuMode.PLUGIN if gpu.get("mode") == GpuMode.PLUGIN else GpuMode.NODE,
     )
 
 

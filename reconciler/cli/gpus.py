@@ -5,14 +5,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from reconciler.cli.client import known_agent
+from reconciler.cli.client import Json, known_agent
 from reconciler.cli.gpus_view import Found, render
-from reconciler.cli.options import DataDir, ServerOption, data_dir
+from reconciler.cli.options import DataDir, GpuModeOrAgents, ServerOption, data_dir
 from reconciler.cli.output import Output, OutputOption, console, print_json, remark, show
 from reconciler.errors import XgenError
 from reconciler.observe.devices.cards import unclaimed_cards
 from reconciler.observe.devices.survey import survey
 from reconciler.observe.processes import HOST_PID_NAMESPACE, pid_namespace, read_process
+from reconciler.plan.gpu_mode import GpuMode
 from reconciler.plan.gpu_order import inventory
 from reconciler.plan.gpus import Gpu, pci_address
 
@@ -21,18 +22,24 @@ Holders = Mapping[str, Sequence[str]]
 
 
 def gpus(
-    server: ServerOption = None, data: DataDir = None, output: OutputOption = Output.TEXT
+    server: ServerOption = None,
+    data: DataDir = None,
+    gpu_mode: GpuModeOrAgents = None,
+    output: OutputOption = Output.TEXT,
 ) -> None:
     """Show this machine's GPUs, what each step of the detection said, and what uses them.
 
     It asks the machine itself, with the masks of its own environment; the agent of this node, where
     one answers, says which models hold which GPU.
     """
-    holders = _holders(server, data_dir(data))
+    view = _view(server, data_dir(data))
+    holders = _holders(view)
+    mode = gpu_mode or GpuMode(view.get("gpu", {}).get("mode", GpuMode.NODE))
     answers = survey()
     named = [gpu for ids in holders.values() for gpu in ids]
-    united = inventory(answers, os.environ, named)
+    united = inventory(answers, os.environ, named, mode)
     found = Found(
+        mode=mode,
         answers=answers,
         gpus=united.devices,
         notes=united.notes,
@@ -51,15 +58,18 @@ def gpus(
             remark(f"{model} holds {gone}, which is not here")
 
 
-def _holders(server: str | None, folder: Path) -> Holders:
+def _view(server: str | None, folder: Path) -> Json:
+    """What the agent says of this node; empty where none does."""
     try:
         agent = known_agent(server, folder)
-        if agent is None:
-            return {}
-        models = agent.get("/api/cluster/_self").get("models", [])
+        return agent.get("/api/cluster/_self") if agent is not None else {}
     except XgenError as exc:
         remark(f"which models hold GPUs is not known: {exc}")
         return {}
+
+
+def _holders(view: Json) -> Holders:
+    models = view.get("models", [])
     return {model["name"]: model["gpu_ids"] for model in models if model.get("gpu_ids")}
 
 
@@ -87,6 +97,7 @@ def _names(devices: Sequence[Gpu]) -> dict[int, str]:
 def _as_json(found: Found) -> dict[str, object]:
     return {
         "api": 1,
+        "mode": found.mode,
         "chain": [
             {
                 "step": answer.step,

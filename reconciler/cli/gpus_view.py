@@ -9,6 +9,7 @@ from rich.text import Text
 from reconciler.cache.amounts import human
 from reconciler.cli.table import Column, table
 from reconciler.observe.devices.cards import Card
+from reconciler.plan.gpu_mode import NONE_GIVEN, GpuMode
 from reconciler.plan.gpu_survey import Answer, Cause
 from reconciler.plan.gpus import Gpu, GpuProcess
 from reconciler.plan.ids import GpuUuid
@@ -31,9 +32,10 @@ _QUIET = (Cause.ABSENT, Cause.NO_DEVICE, Cause.NO_DRIVER, Cause.NOT_ASKED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """`notes`: on masks. `cards`: on the bus, and nobody's device. `held_by`: the models on a GPU.
-    `names`: of processes, where their pids are ours."""
+    """`mode`: whose GPUs count. `notes`: on masks. `cards`: on the bus, and nobody's device.
+    `held_by`: the models on a GPU. `names`: of processes, where their pids are ours."""
 
+    mode: GpuMode
     answers: Sequence[Answer]
     gpus: Sequence[Gpu]
     notes: Sequence[str]
@@ -49,7 +51,10 @@ def render(found: Found, *, width: int) -> RenderableType:
         parts.append(table(_GPUS, [_gpu(gpu, found) for gpu in found.gpus], width=width))
         parts += [_unusable(gpu) for gpu in found.gpus if gpu.unusable is not None]
     if all(gpu.unusable is not None for gpu in found.gpus):
-        parts.append(Text("no GPU can be used here: models run on the CPU", style="bold"))
+        given = found.mode is GpuMode.PLUGIN
+        none = NONE_GIVEN if given else "no GPU can be used here: models run on the CPU"
+        parts.append(Text(none, style="bold"))
+    parts.append(Text(f"--gpu-mode {found.mode}: {found.mode.meaning}"))
     parts += [Text(note, style="yellow") for note in found.notes]
     for card in found.cards:
         said = f"{card.pci}: a card of {card.vendor} that was not given to us, or has no driver"

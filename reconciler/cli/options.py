@@ -10,6 +10,7 @@ from reconciler.cache.budget import Budget, parse_budget
 from reconciler.errors import Rejected
 from reconciler.hub.endpoint import bucket_and_base
 from reconciler.node.hub import STORE_VARIABLES
+from reconciler.plan.gpu_mode import GpuMode
 from reconciler.settings import HubSettings
 
 EPHEMERAL = range(32768, 61000)
@@ -33,6 +34,25 @@ ServerOption = Annotated[
         envvar="XGEN_SERVER",
         metavar="URL",
         help="URL of an agent. [default: the one that the data folder names]",
+    ),
+]
+
+GpuModeOption = Annotated[
+    GpuMode,
+    typer.Option(
+        "--gpu-mode",
+        envvar="XGEN_GPU_MODE",
+        help="Whose GPUs an agent uses: all of the node, or those that a device plugin gave its "
+        "container, which models then count (`gpus:`) and do not name.",
+    ),
+]
+
+GpuModeOrAgents = Annotated[
+    GpuMode | None,
+    typer.Option(
+        "--gpu-mode",
+        envvar="XGEN_GPU_MODE",
+        help="As `run` would get it. [default: the agent's, else node]",
     ),
 ]
 

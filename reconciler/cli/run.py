@@ -13,6 +13,7 @@ from reconciler.cli.agent_process import run_until_signalled
 from reconciler.cli.node_name import check_default, node_name
 from reconciler.cli.options import (
     DataDir,
+    GpuModeOption,
     cache_budget,
     data_dir,
     hub_location,
@@ -20,6 +21,7 @@ from reconciler.cli.options import (
     listen_address,
     port_range,
 )
+from reconciler.plan.gpu_mode import GpuMode
 from reconciler.settings import Settings
 
 
@@ -87,6 +89,7 @@ def run(
             help="A vllm command, or the python that has vLLM. [default: the one on PATH]",
         ),
     ] = None,
+    gpu_mode: GpuModeOption = GpuMode.NODE,
     poll_interval: Annotated[
         float,
         typer.Option(
@@ -170,6 +173,7 @@ def run(
         cache_budget=cache_budget(budget),
         llama_server=llama_server,
         vllm=vllm,
+        gpu_mode=gpu_mode,
         poll_interval=poll_interval,
         max_parallel_loads=max_parallel_loads,
         ports=port_range(ports),

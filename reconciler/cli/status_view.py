@@ -8,6 +8,7 @@ from rich.text import Text
 from reconciler.cache.amounts import human
 from reconciler.cli.client import Json
 from reconciler.cli.table import Column, table
+from reconciler.plan.gpu_mode import GpuMode
 
 _COLUMNS = (
     Column(title="NODE"),
@@ -65,10 +66,12 @@ def _heading(server: Json) -> Text:
 
 def _gpus(gpu: Json) -> Iterator[str]:
     """How many can be used, and their memory where it is told of all of them."""
-    count = gpu.get("count")
+    count, given = gpu.get("count"), gpu.get("mode") == GpuMode.PLUGIN
     if not count:
+        yield from ["no GPU from a device plugin"] if given else []
         return
-    said = f"{count} GPU{'' if count == 1 else 's'} ({gpu.get('type')})"
+    origin = " from a device plugin" if given else ""
+    said = f"{count} GPU{'' if count == 1 else 's'}{origin} ({gpu.get('type')})"
     usable = [device for device in gpu.get("devices", ()) if not device.get("problem")]
     free = [device.get("memory_free_bytes") for device in usable]
     total = [device.get("memory_total_bytes") for device in usable]

@@ -46,16 +46,17 @@ def too_large(message: str) -> Fact:
 
 
 def devices_known(roll: Roll) -> Fact | None:
-    """None where there is no GPU, and nothing is amiss."""
+    """None where there is no GPU, and nothing is to be said of that."""
     if roll.notes:
         reason = "GpuLost" if roll.lost else "DriverSilent"
         message = "; ".join(roll.notes)
         return Fact(type="DevicesKnown", status=False, reason=reason, message=message)
-    if not roll.usable:
+    if not roll.usable and not roll.hints:
         return None
     count = len(roll.usable)
     said = "; ".join([f"{count} GPU{'' if count == 1 else 's'}", *roll.hints])
-    return Fact(type="DevicesKnown", status=True, reason="Told", message=said)
+    reason = "Told" if roll.usable else "NoneForUs"
+    return Fact(type="DevicesKnown", status=True, reason=reason, message=said)
 
 
 def source_facts(now: Understanding) -> Iterable[Fact]:

@@ -10,6 +10,7 @@ from reconciler.apply.gpu_watch import GpuWatch, Surveyed
 from reconciler.loop.observation import Seen
 from reconciler.plan.desired import Desired, DesiredModel
 from reconciler.plan.gpu_claims import Claim, Holding, claims, named
+from reconciler.plan.gpu_mode import GpuMode
 from reconciler.plan.gpu_places import misplaced
 from reconciler.plan.gpu_roll import Roll, enrolled
 from reconciler.plan.gpus import Gpu
@@ -36,17 +37,19 @@ class Gpus:
 
 class GpuLedger:
     """Kept by the loop alone. `environment`: the agent's own, for its masks. `can_run`: whether a
-    backend here can run a model on such devices, whatever its files hold."""
+    backend here can run a model on such devices, whatever its files hold. `mode`: see `GpuMode`."""
 
     def __init__(
         self,
         watch: GpuWatch,
         environment: Mapping[str, str],
         can_run: Callable[[DesiredModel, Sequence[Gpu]], bool],
+        mode: GpuMode = GpuMode.NODE,
     ) -> None:
         self._watch = watch
         self._environment = environment
         self._can_run = can_run
+        self._mode = mode
         self._surveyed: Surveyed | None = None
         self._named: frozenset[str] = frozenset()
         self._lasting: Roll | None = None
@@ -79,7 +82,7 @@ class GpuLedger:
         if surveyed is None or (surveyed is self._surveyed and named == self._named):
             return False
         self._surveyed, self._named = surveyed, named
-        roll = enrolled(self._last.roll, surveyed.answers, self._environment, named)
+        roll = enrolled(self._last.roll, surveyed.answers, self._environment, named, self._mode)
         found = _misplaced(roll, surveyed, views, families)
         if roll == self._last.roll and found == self._last.misplaced:
             return False
@@ -93,6 +96,8 @@ class GpuLedger:
         before = self._last.roll
         if before is None and roll.usable:
             _log.info("GPUs are known", gpus=[named(device) for device in roll.usable])
+        if roll.hints and roll.hints != (before.hints if before is not None else ()):
+            _log.warning("the GPUs want a look", hints=list(roll.hints))
         if roll.notes != (before.notes if before is not None else ()):
             if roll.notes:
                 _log.warning("something is amiss with the GPUs", notes=list(roll.notes))

@@ -54,6 +54,7 @@ async def run_agent(
                 pod_name=settings.pod_name,
                 pod_ip=settings.pod_ip,
                 agent_version=__version__,
+                gpu_mode=settings.gpu_mode,
             )
         )
         with contextlib.closing(_bind(settings)) as listener:

@@ -177,7 +177,7 @@ async def assembled(
                 ),
                 fallbacks=Fallbacks(),
                 hints=hints,
-                gpus=GpuLedger(watch, settings.environment, engines.can_run),
+                gpus=GpuLedger(watch, settings.environment, engines.can_run, settings.gpu_mode),
                 keeping=Keeping(cache),
                 comparisons=Comparisons(cache, wake=wakeup.set),
                 mendings=Mendings(cache, wake=wakeup.set),

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from reconciler.plan.desired import DesiredModel
+from reconciler.plan.gpu_mode import UNNAMED, GpuMode
 from reconciler.plan.gpu_roll import Roll
 from reconciler.plan.gpus import Gpu, Vendor, pci_address
 from reconciler.plan.ids import GpuUuid, ModelName, SpecHash
@@ -124,6 +125,8 @@ def _settled(model: DesiredModel, books: "_Books") -> Claim:
 
 
 def _named(ids: Sequence[str], roll: Roll) -> tuple[Gpu, ...]:
+    if roll.mode is GpuMode.PLUGIN:
+        raise _Unfit(UNNAMED)
     found: list[Gpu] = []
     for name in ids:
         device = _one(name, roll)

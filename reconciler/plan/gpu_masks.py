@@ -8,10 +8,10 @@ PR#5172: applied twice, a mask names GPUs that are not there).
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from reconciler.plan.gpu_mode import ALL_IS_NO_GIFT, CONTAINER_MASK, GpuMode
 from reconciler.plan.gpus import Gpu, Vendor
 
 CUDA = "CUDA_VISIBLE_DEVICES"
-_CONTAINER = "NVIDIA_VISIBLE_DEVICES"
 _ROCR = "ROCR_VISIBLE_DEVICES"
 _HIP = "HIP_VISIBLE_DEVICES"
 _ORDINAL = "GPU_DEVICE_ORDINAL"
@@ -26,13 +26,19 @@ class Masked:
     notes: tuple[str, ...] = ()
 
 
-def masked(devices: Sequence[Gpu], environment: Mapping[str, str], *, nvidia_here: bool) -> Masked:
+def masked(
+    devices: Sequence[Gpu], environment: Mapping[str, str], mode: GpuMode, *, nvidia_here: bool
+) -> Masked:
     """What the masks in `environment` hide of these devices, which stand in PCI order.
 
     `nvidia_here`: there are GPUs of NVIDIA, even if their driver does not answer now.
     """
     hidden: dict[int, str] = {}
     notes: list[str] = []
+    if mode is GpuMode.PLUGIN and environment.get(CONTAINER_MASK) == "all":
+        shown = _of(Vendor.NVIDIA, devices)
+        _keep(shown, (), f"{CONTAINER_MASK}=all", hidden)
+        notes += [ALL_IS_NO_GIFT] if shown else []
     _nvidia(devices, environment, hidden, notes)
     # HIP reads CUDA's too, but where both vendors are it is meant for the others.
     inner = (_HIP, _ORDINAL) if nvidia_here else (_HIP, CUDA, _ORDINAL)
@@ -48,9 +54,9 @@ def _nvidia(
     devices: Sequence[Gpu], environment: Mapping[str, str], hidden: dict[int, str], notes: list[str]
 ) -> None:
     shown = _of(Vendor.NVIDIA, devices)
-    text = environment.get(_CONTAINER)
+    text = environment.get(CONTAINER_MASK)
     if text is not None and text not in _NOTHING_SAID and not text.startswith("/"):
-        _keep(shown, _container_runtime(text, devices, shown), f"{_CONTAINER}={text}", hidden)
+        _keep(shown, _container_runtime(text, devices, shown), f"{CONTAINER_MASK}={text}", hidden)
     text = environment.get(CUDA)
     if text is None:
         return

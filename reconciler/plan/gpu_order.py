@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from reconciler.plan.gpu_masks import masked
+from reconciler.plan.gpu_mode import GpuMode
 from reconciler.plan.gpu_survey import Answer, Cause, Step
 from reconciler.plan.gpus import Gpu, Vendor, pci_address
 from reconciler.plan.ids import GpuUuid
@@ -26,7 +27,10 @@ class Inventory:
 
 
 def inventory(
-    answers: Sequence[Answer], environment: Mapping[str, str], named: Collection[str] = ()
+    answers: Sequence[Answer],
+    environment: Mapping[str, str],
+    named: Collection[str] = (),
+    mode: GpuMode = GpuMode.NODE,
 ) -> Inventory:
     """Unite what the steps of the chain have found, and number it.
 
@@ -41,7 +45,7 @@ def inventory(
         answer.step is Step.NVML and (answer.devices or answer.cause not in _NO_NVIDIA)
         for answer in answers
     )
-    mask = masked(ordered, environment, nvidia_here=nvidia_here)
+    mask = masked(ordered, environment, mode, nvidia_here=nvidia_here)
     devices = [
         replace(device, unusable=f"hidden by {mask.hidden[at]}") if at in mask.hidden else device
         for at, device in enumerate(ordered)

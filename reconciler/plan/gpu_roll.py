@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import count
 
+from reconciler.plan.gpu_mode import NONE_GIVEN, GpuMode
 from reconciler.plan.gpu_order import inventory
 from reconciler.plan.gpu_survey import Answer, Cause, Step
 from reconciler.plan.gpus import Gpu, Vendor
@@ -28,7 +29,7 @@ class Roll:
     """`devices`: by index, then those that were never usable. `told`: what each step said.
 
     `notes`: what is amiss, as sentences. `failed`: a driver does not answer, so there may be more.
-    `hints`: what of the masks is not clear.
+    `hints`: what of the masks is not clear, or that no GPU was given.
     """
 
     devices: tuple[Gpu, ...] = ()
@@ -36,6 +37,7 @@ class Roll:
     notes: tuple[str, ...] = ()
     hints: tuple[str, ...] = ()
     failed: bool = False
+    mode: GpuMode = GpuMode.NODE
 
     @property
     def usable(self) -> tuple[Gpu, ...]:
@@ -69,9 +71,10 @@ def enrolled(
     answers: Sequence[Answer],
     environment: Mapping[str, str],
     named: Collection[str] = (),
+    mode: GpuMode = GpuMode.NODE,
 ) -> Roll:
     """The roll after a survey. `before` None: it is the first; the others: see `inventory`."""
-    found = inventory(answers, environment, named)
+    found = inventory(answers, environment, named, mode)
     fresh = list(found.devices)
     kept: list[Gpu] = []
     silent = _silent(answers)
@@ -87,12 +90,14 @@ def enrolled(
             kept.append(replace(_without_figures(old), unusable=gone))
     devices = _numbered(kept, fresh)
     faults = [answer for answer in answers if _is_fault(answer, silent, kept)]
+    without = mode is GpuMode.PLUGIN and all(device.index is None for device in devices)
     return Roll(
         devices=devices,
         told=tuple(f"{answer.step}: {answer.reason}" for answer in answers),
         notes=(*_of_faults(faults, kept), *_of_lost(answers, devices)),
-        hints=found.notes,
+        hints=(*found.notes, NONE_GIVEN) if without and not faults else found.notes,
         failed=bool(faults),
+        mode=mode,
     )
 
 

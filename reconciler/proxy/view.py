@@ -6,6 +6,7 @@ Fields after `target` in a model, and after `conditions` in a server, are additi
 from collections.abc import Callable, Iterable
 
 from reconciler.plan.desired import ModelType
+from reconciler.plan.gpu_mode import GpuMode
 from reconciler.plan.ids import ModelName
 from reconciler.status import Condition, Device, Json, ModelStatus, Status
 
@@ -27,7 +28,7 @@ def server(status: Status, in_flight: InFlight) -> Json:
         "pod_ip": status.pod_ip,
         "reachable": True,
         "revision": {"applied": status.revision.applied, "attempted": status.revision.attempted},
-        "gpu": _gpu(status.devices),
+        "gpu": _gpu(status.devices, status.gpu_mode),
         "models": [one_model(model, in_flight) for model in models],
         "loaded_models": [one_model(model, in_flight) for model in models if model.endpoint],
         "conditions": [_condition(condition) for condition in status.conditions],
@@ -128,12 +129,13 @@ def _progress(model: ModelStatus) -> Json | None:
     }
 
 
-def _gpu(devices: tuple[Device, ...]) -> Json:
-    """`count`: of those that models can be given."""
+def _gpu(devices: tuple[Device, ...], mode: GpuMode) -> Json:
+    """`count`: of those that models can be given. `mode`: whose they are."""
     usable = [device for device in devices if device.problem is None]
     vendors = {device.vendor for device in usable}
     kind = "cpu" if not vendors else vendors.pop() if len(vendors) == 1 else "mixed"
-    return {"type": kind, "count": len(usable), "devices": [_device(d) for d in devices]}
+    listed = [_device(device) for device in devices]
+    return {"type": kind, "count": len(usable), "mode": mode, "devices": listed}
 
 
 def _device(device: Device) -> Json:

@@ -45,7 +45,7 @@ def agent() -> Iterator[str]:
         def do_GET(self) -> None:
             held = {"chat": ["GPU-near"], "small": ["C5:00.0"], "lost": ["GPU-gone"], "cpu": []}
             models = [{"name": name, "gpu_ids": ids} for name, ids in held.items()]
-            body = json.dumps({"models": models}).encode()
+            body = json.dumps({"models": models, "gpu": {"mode": "node"}}).encode()
             self.send_response(200)
             self.send_header("X-Served-By", "node-a/-")
             self.send_header("Content-Length", str(len(body)))
@@ -122,6 +122,43 @@ def gpu_checks(env: dict[str, str], tmp_path: Path) -> tuple[int, list[dict[str,
     return result.returncode, [check for check in checks if check["subject"] == "gpu"]
 
 
+def test_in_a_container_the_gpus_of_others_are_not_shown_as_missing(
+    libraries: GpuLibraries, tmp_path: Path
+) -> None:
+    env = libraries.machine(tmp_path, nvidia=records("gpu", *CARDS[:2]))
+    env |= {"NVIDIA_VISIBLE_DEVICES": "GPU-far", "XGEN_GPU_MODE": "plugin"}
+
+    said = told(xgen_model("gpus", "--output", "json", env=env))
+    _, checks = gpu_checks(env, tmp_path)
+    node = told(xgen_model("gpus", "--gpu-mode", "node", "--output", "json", env=env))
+
+    assert (said["mode"], node["mode"]) == ("plugin", "node")
+    assert [(gpu["index"], gpu["uuid"]) for gpu in said["gpus"]] == [
+        (None, "GPU-near"),
+        (0, "GPU-far"),
+    ]
+    assert [check["level"] for check in checks if check["message"].startswith("mode plugin")] == [
+        "ok"
+    ]
+
+
+def test_a_container_without_a_gift_is_told_how_to_get_one(
+    libraries: GpuLibraries, tmp_path: Path
+) -> None:
+    """An image that says `all` is no gift, whatever its runtime then shows."""
+    env = libraries.machine(tmp_path, nvidia=records("gpu", *CARDS[:2]))
+    env |= {"NVIDIA_VISIBLE_DEVICES": "all", "XGEN_GPU_MODE": "plugin"}
+
+    shown = " ".join(xgen_model("gpus", env=env).stdout.split())
+    _, checks = gpu_checks(env, tmp_path)
+
+    assert "no device plugin gave this container a GPU" in shown
+    assert "set NVIDIA_VISIBLE_DEVICES=void" in shown
+    warned = [check["message"] for check in checks if check["level"] == "warn"]
+    assert len([each for each in warned if "nvidia.com/gpu or amd.com/gpu" in each]) == 1
+    assert not [check for check in checks if check["level"] == "fail"]
+
+
 def test_doctor_says_what_to_do_about_a_driver_that_does_not_answer(
     libraries: GpuLibraries, tmp_path: Path
 ) -> None:
@@ -147,6 +184,7 @@ def test_doctor_tells_of_every_step_and_of_what_is_lost(
         ("ok", "amdsmi"),
         ("ok", "nvml"),
         ("ok", "cpu"),
+        ("ok", "mode node"),
     ]
     assert ("warn", "nvml") in levels
     assert not [check for check in checks if check["level"] == "fail"]

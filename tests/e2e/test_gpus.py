@@ -219,3 +219,44 @@ def test_gpus_of_amd_are_given_by_the_numbers_that_hip_knows(
     assert "cannot give it 1 GPU of nvidia" in agent.wait_state("by-name", "blocked")["reason"]
     assert "vllm-rocm: no vllm" in agent.wait_state("tensors", "blocked")["reason"]
     assert agent.stop() == 0
+
+
+def test_of_a_device_plugins_gpus_models_count_and_name_none(
+    make_agent: MakeAgent, libraries: GpuLibraries
+) -> None:
+    """The runtime shows all four (a privileged container); two of them were given."""
+    agent = make_agent()
+    agent.model_file()
+    Machine(agent, libraries)
+    del agent.environment["CUDA_VISIBLE_DEVICES"]
+    agent.environment |= {
+        "NVIDIA_VISIBLE_DEVICES": "GPU-1,GPU-3",
+        "XGEN_GPU_MODE": "plugin",
+        "NVIDIA_DRIVER_CAPABILITIES": "compute,utility",
+    }
+    pair, named = on_gpu("pair", gpus="2"), on_gpu("named", gpu_ids="[0]")
+    agent.write(manifest(pair, named, on_gpu("three", gpus="3")))
+    agent.start()
+    agent.wait_up()
+
+    held = agent.wait_state("pair", "loaded")
+
+    assert held["gpu_ids"] == ["GPU-1", "GPU-3"]
+    shown = environment(held["pid"])
+    assert shown["CUDA_VISIBLE_DEVICES"] == "GPU-1,GPU-3"
+    assert "NVIDIA_VISIBLE_DEVICES" not in shown
+    assert "write gpus: N" in agent.wait_state("named", "blocked")["reason"]
+    assert "cannot give it 3 GPUs" in agent.wait_state("three", "blocked")["reason"]
+    gpu = agent.self_view()["gpu"]
+    assert (gpu["mode"], gpu["count"], [each["uuid"] for each in gpu["devices"]]) == (
+        "plugin",
+        2,
+        ["GPU-1", "GPU-3"],
+    )
+    said = " ".join(xgen_model("status", "--server", agent.url).stdout.split())
+    assert "2 GPUs from a device plugin (nvidia)" in said
+    candidate = agent.root / "candidate.yaml"
+    candidate.write_text(manifest(pair, on_gpu("late", gpu_ids="[1]")), encoding="utf-8")
+    planned = xgen_model("plan", "--manifest", candidate, "--server", agent.url).stdout
+    assert "write gpus: N" in " ".join(planned.split())
+    assert agent.stop() == 0

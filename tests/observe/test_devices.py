@@ -172,6 +172,31 @@ def test_an_apu_works_in_the_machines_memory(machine: Machine) -> None:
     assert (apu.memory_total_bytes, apu.memory_free_bytes) == (64 * GIB, 63 * GIB)
 
 
+def test_gpus_that_others_were_given_are_not_ours_and_hip_does_not_count_them(
+    machine: Machine, tmp_path: Path
+) -> None:
+    """amdsmi tells of the whole machine's; a device plugin gives files (scenario 67)."""
+    (tmp_path / "dev/dri").mkdir()
+    for minor in (129, 131):
+        (tmp_path / f"dev/dri/renderD{minor}").touch()
+    hips = {12: 3, 13: 2, 14: 1, 15: 0}
+    cards = [accelerator(bus, hip=hip, render=116 + bus) for bus, hip in hips.items()]
+    machine.has(amd=records("gpu", *cards))
+
+    told = machine.survey()[Step.AMDSMI]
+
+    assert told.reason == "4 GPUs, 2 of them not given to us"
+    assert [(device.identity, device.order) for device in told.devices] == [
+        ("GPU-a13", 1),
+        ("GPU-a15", 0),
+    ]
+    assert told.notes == ()
+    for minor in (129, 131):
+        (tmp_path / f"dev/dri/renderD{minor}").unlink()
+    told = machine.survey()[Step.AMDSMI]
+    assert (told.devices, told.cause) == ((), Cause.NO_DEVICE)
+
+
 def test_a_gpu_that_is_lost_costs_the_others_nothing(machine: Machine) -> None:
     """Lost before it could be opened; lost after that."""
     opened = {"nvmlDeviceGetHandleByIndex_v2": 0, "nvmlDeviceGetUUID": 0}

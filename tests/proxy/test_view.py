@@ -73,7 +73,7 @@ def test_servers_have_the_shape_that_peers_read() -> None:
         "pod_ip": "10.1.2.3",
         "reachable": True,
         "revision": {"applied": "r1", "attempted": "r2"},
-        "gpu": {"type": "cpu", "count": 0, "devices": []},
+        "gpu": {"type": "cpu", "count": 0, "mode": "node", "devices": []},
         "conditions": [
             {"type": "HubReady", "status": "True", "reason": "Up", "message": "m", "since": "s"}
         ],

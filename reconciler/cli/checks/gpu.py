@@ -7,6 +7,7 @@ from pathlib import Path
 from reconciler.cli.checks.finding import Finding, fail, ok, skip, warn
 from reconciler.observe.devices.cards import Card, unclaimed_cards
 from reconciler.observe.devices.survey import survey
+from reconciler.plan.gpu_mode import NONE_GIVEN, GpuMode
 from reconciler.plan.gpu_order import Inventory, inventory
 from reconciler.plan.gpu_survey import Answer, Cause, Step
 from reconciler.plan.gpus import Vendor
@@ -46,11 +47,13 @@ _HARMLESS = (Cause.ABSENT, Cause.NO_DRIVER, Cause.NO_DEVICE, Cause.NOT_ASKED)
 """As long as there is no card that they should have found."""
 
 
-def gpu_findings(root: Path = Path("/")) -> Iterator[Finding]:
-    """`root`: where /sys and /dev are."""
+def gpu_findings(root: Path = Path("/"), *, mode: GpuMode = GpuMode.NODE) -> Iterator[Finding]:
+    """`root`: where /sys and /dev are. `mode`: as the agent would have it."""
     answers = survey(root=root)
-    united = inventory(answers, os.environ)
-    cards = unclaimed_cards(united.devices, root)
+    united = inventory(answers, os.environ, mode=mode)
+    given = mode is GpuMode.PLUGIN
+    # The whole machine's are on the bus: here they are other containers'.
+    cards = [] if given else unclaimed_cards(united.devices, root)
     for answer in answers:
         yield _finding(answer, united, cards)
         for note in answer.notes:
@@ -64,7 +67,11 @@ def gpu_findings(root: Path = Path("/")) -> Iterator[Finding]:
             yield skip(_SUBJECT, said)
     for note in united.notes:
         yield warn(_SUBJECT, note, "start the agent with another mask, or with none")
-    if not united.usable:
+    if united.usable:
+        yield ok(_SUBJECT, f"mode {mode}: {mode.meaning}")
+    elif given:
+        yield warn(_SUBJECT, NONE_GIVEN, "or run the agent without --gpu-mode plugin")
+    else:
         yield skip(_SUBJECT, "none can be used: models run on the CPU")
 
 

@@ -6,11 +6,18 @@ It must be of the same release as ROCm's libraries, so ROCm's own goes before wh
 import importlib
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from reconciler.observe.devices.device_files import closed
+from reconciler.observe.devices.device_files import (
+    Closed,
+    closed,
+    counted,
+    not_used,
+    without_devices,
+)
 from reconciler.observe.devices.told import Told
 from reconciler.plan.gpu_survey import Answer, Cause, Step
 from reconciler.plan.gpus import Gpu, GpuProcess, Memory, Vendor, gfx, pci_address, with_memory
@@ -78,22 +85,49 @@ def _look(amdsmi: Any, root: Path) -> Answer:
     handles = amdsmi.amdsmi_get_processor_handles()
     devices: list[Gpu] = []
     notes: list[str] = []
+    shut_away: list[Closed] = []
     for at, handle in enumerate(handles):
         told = Told(f"amdsmi's GPU {at}", notes, amdsmi.AmdSmiException, _fault)
-        device = _device(amdsmi, handle, told)
-        if device is not None:
-            devices.append(device)
+        address = told.value("PCI address", amdsmi.amdsmi_get_gpu_device_bdf, handle)
+        if address is None:
+            continue
+        numbers = _numbers(amdsmi, handle, told)
+        shut = _shut(numbers, root)
+        if shut is not None:
+            shut_away.append(shut)
+            notes += not_used(address, shut)
+        else:
+            devices.append(_device(amdsmi, handle, address, numbers, told))
     shut = closed(root, "kfd")
     if devices and shut is not None:
         notes.append(f"{shut}: amdsmi can do without it, ROCm cannot")
-    count = len(handles)
     return Answer(
         step=Step.AMDSMI,
-        reason=f"{count} GPU{'' if count == 1 else 's'}",
-        devices=tuple(devices),
-        cause=None if devices else Cause.NO_DEVICE,
+        reason=counted(len(handles), shut_away),
+        devices=tuple(_counted_by_hip(devices) if shut_away else devices),
+        cause=None if devices else without_devices(shut_away),
         notes=tuple(notes),
     )
+
+
+def _numbers(amdsmi: Any, handle: Any, told: Told) -> Any:
+    """None of a release that does not tell them."""
+    enumeration = getattr(amdsmi, "amdsmi_get_gpu_enumeration_info", None)
+    return told.value("HIP number", enumeration, handle) if enumeration is not None else None
+
+
+def _shut(numbers: Any, root: Path) -> Closed | None:
+    """amdsmi tells of the whole machine's, also in a container that was given some."""
+    minor = _part(numbers, "drm_render")
+    return closed(root, f"dri/renderD{minor}") if minor is not None else None
+
+
+def _counted_by_hip(devices: Sequence[Gpu]) -> list[Gpu]:
+    """HIP counts only what it can open, in the order that it has for the whole machine."""
+    if any(device.order is None for device in devices):
+        return list(devices)
+    ranked = sorted(devices, key=lambda device: device.order or 0)
+    return [replace(device, order=ranked.index(device)) for device in devices]
 
 
 def _fault(exc: Any) -> str | None:
@@ -105,15 +139,9 @@ def _part(of: Any, key: str) -> Any:
     return None if value in _NOT_TOLD else value
 
 
-def _device(amdsmi: Any, handle: Any, told: Told) -> Gpu | None:
-    """None where not even its address is told."""
-    address = told.value("PCI address", amdsmi.amdsmi_get_gpu_device_bdf, handle)
-    if address is None:
-        return None
+def _device(amdsmi: Any, handle: Any, address: str, numbers: Any, told: Told) -> Gpu:
     asic = told.value("kind", amdsmi.amdsmi_get_gpu_asic_info, handle)
     activity = told.value("utilisation", amdsmi.amdsmi_get_gpu_activity, handle)
-    enumeration = getattr(amdsmi, "amdsmi_get_gpu_enumeration_info", None)  # older ones lack it
-    numbers = told.value("HIP number", enumeration, handle) if enumeration is not None else None
     uuid = _part(numbers, "hip_uuid")
     version = _part(asic, "target_graphics_version")
     device = Gpu(

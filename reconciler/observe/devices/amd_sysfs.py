@@ -8,11 +8,17 @@ A container sees the whole machine there, so what it was not given in /dev is no
 """
 
 import os
-from collections.abc import Iterable, Mapping, Sized
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from reconciler.observe.devices.device_files import Closed, closed
+from reconciler.observe.devices.device_files import (
+    Closed,
+    closed,
+    counted,
+    not_used,
+    without_devices,
+)
 from reconciler.plan.gpu_survey import Answer, Cause, Step
 from reconciler.plan.gpus import Gpu, GpuProcess, Memory, Vendor, gfx_of_kfd, with_memory
 from reconciler.plan.ids import GpuUuid
@@ -32,36 +38,30 @@ def ask_sysfs(root: Path) -> Answer:
         reason = "amdgpu is loaded and has no GPU that this process may see"
         return Answer(step=Step.SYSFS, reason=reason, cause=Cause.NO_DEVICE)
     if (shut := closed(root, "kfd")) is not None:
-        return _none(f"{_count(gpus)} here, but {shut}", [shut])
+        return _none(f"{counted(len(gpus), ())} here, but {shut}", [shut])
     notes: list[str] = []
     shut_away: list[Closed] = []
     devices: list[Gpu] = []
     for gpu in gpus:
-        device = _device(root, gpu, order=len(devices))
         shut = closed(root, f"dri/renderD{gpu.number('drm_render_minor')}")
         if shut is None:
-            devices.append(device)
+            devices.append(_device(root, gpu, order=len(devices)))
         else:
             shut_away.append(shut)
-            notes.append(f"{device.pci} is not used: {shut}")
+            notes += not_used(_pci(gpu), shut)
     if not devices:
-        return _none(f"{_count(gpus)} here, but none is given to us", shut_away, notes)
+        return _none(f"{counted(len(gpus), ())} here, but none is given to us", shut_away, notes)
     return Answer(
         step=Step.SYSFS,
-        reason=_count(devices),
+        reason=counted(len(gpus), shut_away),
         devices=tuple(devices),
         notes=tuple(notes),
         driver=_text(root / "sys/module/amdgpu/version"),
     )
 
 
-def _count(of: Sized) -> str:
-    return f"{len(of)} GPU{'' if len(of) == 1 else 's'}"
-
-
-def _none(reason: str, shut: Iterable[Closed], notes: Iterable[str] = ()) -> Answer:
-    denied = any(each.denied for each in shut)
-    cause = Cause.NO_PERMISSION if denied else Cause.NO_DEVICE
+def _none(reason: str, shut: Collection[Closed], notes: Iterable[str] = ()) -> Answer:
+    cause = without_devices(shut)
     return Answer(step=Step.SYSFS, reason=reason, cause=cause, notes=tuple(notes))
 
 

@@ -2,8 +2,11 @@
 
 import errno
 import os
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
+
+from reconciler.plan.gpu_survey import Cause
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,3 +29,20 @@ def closed(root: Path, name: str) -> Closed | None:
         denied = exc.errno in (errno.EACCES, errno.EPERM)
         return Closed(name=name, cause=exc.strerror or str(exc), denied=denied)
     return None
+
+
+def counted(total: int, shut_away: Collection[Closed]) -> str:
+    """How many GPUs there are, and how many of them are others' (they have no file here)."""
+    said = f"{total} GPU{'' if total == 1 else 's'}"
+    others = sum(not shut.denied for shut in shut_away)
+    return f"{said}, {others} of them not given to us" if others else said
+
+
+def not_used(address: str, shut: Closed) -> list[str]:
+    """What is to be noted of a GPU whose file is shut: nothing where it is simply another's."""
+    return [f"{address} is not used: {shut}"] if shut.denied else []
+
+
+def without_devices(shut_away: Collection[Closed]) -> Cause:
+    """Why there is none, where these are all that there are."""
+    return Cause.NO_PERMISSION if any(shut.denied for shut in shut_away) else Cause.NO_DEVICE

@@ -111,6 +111,7 @@ struct numbers {
 int amdsmi_get_gpu_enumeration_info(handle device, struct numbers *numbers) {
   OF_DEVICE
   memset(numbers, 0, sizeof *numbers);
+  numbers->render = (u32)number(at, "render", NOTHING);
   numbers->hsa = NOTHING;
   numbers->hip = (u32)number(at, "hip", NOTHING);
   snprintf(numbers->uuid, sizeof numbers->uuid, "%s", value(at, "uuid", "GPU-XX"));
