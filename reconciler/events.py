@@ -54,6 +54,8 @@ class EventKind(StrEnum):
     BACKEND_LOADED = "BackendLoaded"
     BACKEND_EXITED = "BackendExited"
     EFFECT_FAILED = "EffectFailed"
+    ENGINE_CHANGED = "EngineChanged"
+    ENGINE_LOST = "EngineLost"
     TICK_FAILED = "TickFailed"
     COMMAND_RECEIVED = "CommandReceived"
     FAILURE_FORGIVEN = "FailureForgiven"

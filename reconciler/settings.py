@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from reconciler.backend.inventory import NamedEngine
 from reconciler.cache.budget import Budget
 from reconciler.plan.gpu_mode import GpuMode
 from reconciler.plan.ids import NodeName
@@ -32,6 +33,7 @@ class Settings:
 
     `poll_interval`: backs up file events, which some file systems never send (design §5).
     `cache_budget`: of the disk, for model files; None: all that is free, but for a headroom.
+    `engines`: builds beside the default ones, for models that name them.
     `ports`: below the kernel's ephemeral range, so that no outgoing connection takes one.
     `log_max_bytes`: a backend's log is rotated past it; one older file is kept.
     `environment`: the agent's own; backends are given a scrubbed copy.
@@ -52,6 +54,7 @@ class Settings:
     cache_budget: Budget | None = None
     llama_server: str | None = None
     vllm: str | None = None
+    engines: tuple[NamedEngine, ...] = ()
     gpu_mode: GpuMode = GpuMode.NODE
     poll_interval: float = 5.0
     max_parallel_loads: int = 2

@@ -112,6 +112,31 @@ class ModelDetail:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EngineStatus:
+    """The build that runs a model, or would. `name`: as an operator calls it; None: the default one
+    of its backend. `version`: None: it tells none. `installed`: the version in its place by now;
+    None: there is none, or it tells none. `drift`: how that differs from what runs; None: it does
+    not."""
+
+    name: str | None
+    version: str | None
+    installed: str | None = None
+    drift: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """A build on this node. `name` and `version`: as in `EngineStatus`. `detail`: where it is.
+    `problem`: why it cannot be used, of one that an operator has named; None: it can be."""
+
+    id: str
+    name: str | None
+    version: str | None = None
+    detail: str | None = None
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelStatus:
     """One model that is selected for this node, or still runs here.
 
@@ -129,6 +154,7 @@ class ModelStatus:
     aliases: tuple[str, ...] = ()
     backend: str | None = None
     backend_reason: str | None = None
+    engine: EngineStatus | None = None
     gpu_ids: tuple[str, ...] = ()
     spec_hash: SpecHash | None = None
     digest: FilesDigest | None = None
@@ -155,7 +181,7 @@ class Condition:
     """A fact about the node, in the manner of Kubernetes conditions. `since`: RFC 3339, UTC.
 
     Types: `SourceReady`, `ManifestValid`, `Reconciling`, `Suspended`, `Draining`, `HubReady`,
-    `ManifestKept`, `ProcessesClear`, `DevicesKnown`.
+    `ManifestKept`, `ProcessesClear`, `DevicesKnown`, `EnginesUsable`.
     `status` is "True", "False" or "Unknown"; `reason` is one CamelCase word.
     """
 
@@ -209,6 +235,7 @@ class Status:
     revision: Revision = Revision()
     gpu_mode: GpuMode = GpuMode.NODE
     devices: tuple[Device, ...] = ()
+    engines: tuple[Engine, ...] = ()
     models: tuple[ModelStatus, ...] = ()
     elsewhere: tuple[Elsewhere, ...] = ()
     conditions: tuple[Condition, ...] = ()

@@ -5,14 +5,16 @@ model waits for it.
 """
 
 import importlib.util
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 
 from reconciler.backend.asking import Unusable, ask
 from reconciler.backend.discovery import Discovery, Finder
 from reconciler.backend.engine_files import metadata_files, stamps
 from reconciler.backend.inventory import XLLAMACPP, Asked, Build, Inventory, Missing, NamedEngine
+from reconciler.backend.llama_builds import IDS as LLAMA_SERVER_IDS
 from reconciler.backend.llama_builds import ask_llama_server, locate_llama_server
 from reconciler.backend.vllm_builds import IDS as VLLM_IDS
 from reconciler.backend.vllm_builds import ask_vllm, locate_vllm
@@ -93,12 +95,17 @@ def _as_wanted(asked: Asked) -> Asked:
     return replace(asked, found=tuple(gaps))
 
 
+_ASKS: Mapping[str, Callable[[str | None, str, float], Asked]] = {
+    **{id: partial(ask_vllm, believed=id) for id in VLLM_IDS},
+    **dict.fromkeys(LLAMA_SERVER_IDS, ask_llama_server),
+}
+NAMEABLE = tuple(_ASKS)
+"""Backends of which an operator may name builds."""
+
+
 def _named(engine: NamedEngine, search_path: str, seconds: float) -> Finder:
     def ask(path: str | None) -> Asked:
-        if engine.id in VLLM_IDS:
-            asked = ask_vllm(path, search_path, seconds, believed=engine.id)
-        else:
-            asked = ask_llama_server(path, search_path, seconds)
+        asked = _ASKS[engine.id](path, search_path, seconds)
         return replace(asked, found=tuple(_called(engine, asked)))
 
     return Finder(locate=lambda: engine.path, ask=ask)

@@ -114,10 +114,19 @@ class Engines:
         shared_cache: str | None = None,
         machine_bytes: int | None = None,
     ) -> None:
-        self.inventory = inventory
+        self._inventory = inventory
         self._machine_bytes = machine_bytes
         self._contents = Contents()
         self._shared_cache = shared_cache
+
+    @property
+    def inventory(self) -> Inventory:
+        """As of now; the very same value while nothing is new."""
+        return self._inventory
+
+    def take_up(self, inventory: Inventory) -> None:
+        """What is there from now on. What runs stays what it is."""
+        self._inventory = inventory
 
     def assess(
         self, model: DesiredModel, files: FilesCached | None, devices: Sequence[Gpu] = ()
@@ -204,7 +213,7 @@ class Engines:
         )
         info = self._contents.of(files)
         launch = _adapter(choice.build).launch(model, files, choice.build, info, site)
-        return replace(launch, gpu_share=model.gpu_share)
+        return replace(launch, gpu_share=model.gpu_share, build=choice.build)
 
 
 def _adapter(build: Build) -> _Adapter:

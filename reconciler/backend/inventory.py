@@ -66,6 +66,11 @@ class Build:
     files: Stamps = field(default=(), repr=False)
     programs: str | None = None
 
+    @property
+    def key(self) -> tuple[str, str | None]:
+        """What it is asked for by."""
+        return self.id, self.name
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Missing:
@@ -76,6 +81,11 @@ class Missing:
     name: str | None = None
     reason: str
     wanted: bool = False
+
+
+def called(one: Build | Missing) -> str:
+    """For operators: `llama-server-cpu`, or `b1 (llama-server-cpu)`."""
+    return one.id if one.name is None else f"{one.name} ({one.id})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +106,7 @@ class Inventory:
 
     def build(self, backend: str) -> Build | None:
         """The default one."""
-        return self._build(backend, None)
+        return self._build((backend, None))
 
     def why_missing(self, backend: str) -> str | None:
         gaps = (gap for gap in self.missing if gap.name is None)
@@ -108,7 +118,12 @@ class Inventory:
 
     def successor(self, build: Build) -> Build | None:
         """What is there now in its place."""
-        return self._build(build.id, build.name)
+        return self._build(build.key)
+
+    def why_gone(self, build: Build) -> str:
+        """Where it has no successor."""
+        gap = next((gap for gap in self.missing if (gap.id, gap.name) == build.key), None)
+        return gap.reason if gap is not None else "nothing is known of it any more"
 
     @property
     def names(self) -> tuple[tuple[str, str], ...]:
@@ -120,6 +135,5 @@ class Inventory:
     def _every(self) -> tuple[Build | Missing, ...]:
         return (*self.builds, *self.missing)
 
-    def _build(self, backend: str, name: str | None) -> Build | None:
-        key = (backend, name)
-        return next((build for build in self.builds if (build.id, build.name) == key), None)
+    def _build(self, key: tuple[str, str | None]) -> Build | None:
+        return next((build for build in self.builds if build.key == key), None)

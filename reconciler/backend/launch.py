@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from reconciler.backend.inventory import Build
 from reconciler.plan.desired import ModelType
 
 
@@ -40,7 +41,8 @@ class Counters:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
     """Everything that a spawn needs. `env` is the whole environment of the child. `gpu_share`: of
-    each of its GPUs; None: the whole."""
+    each of its GPUs; None: the whole. `build`: as it was at the start; None: an adapter's own
+    launch, which knows of none."""
 
     backend: str
     argv: tuple[str, ...]
@@ -52,3 +54,4 @@ class Launch:
     counters: Counters = Counters()
     warnings: tuple[str, ...] = ()
     gpu_share: float | None = None
+    build: Build | None = None

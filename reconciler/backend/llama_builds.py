@@ -31,6 +31,7 @@ _KINDS: Mapping[str, tuple[str, ...]] = {
     LLAMA_SERVER_VULKAN: ("vulkan",),
 }
 """Backends of ggml by what they are called: in names of libraries and devices, and in its log."""
+IDS = (*_KINDS, LLAMA_SERVER_CPU)
 _VERSION = re.compile(r"^version: *(?P<version>\S+)(?: *\((?P<more>[^)]*)\))?", re.MULTILINE)
 _DEVICE = re.compile(r"^ +(?P<name>[A-Za-z]+\d+): (?P<what>.*) \(\d+ MiB, \d+ MiB free\)$", re.M)
 _SAID = re.compile(

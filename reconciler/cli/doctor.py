@@ -12,6 +12,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from reconciler.backend.inventory import NamedEngine
 from reconciler.cli.checks.agent import agent_findings
 from reconciler.cli.checks.data_folder import data_folder_findings, lock_holder
 from reconciler.cli.checks.engines import engine_findings
@@ -21,6 +22,7 @@ from reconciler.cli.checks.hub import hub_findings, mirror_findings
 from reconciler.cli.checks.machine import machine_findings
 from reconciler.cli.checks.manifest import manifest_findings
 from reconciler.cli.checks.ports import port_findings
+from reconciler.cli.engine_option import EngineOption, named_engines
 from reconciler.cli.exits import ExitCode
 from reconciler.cli.node_name import node_name
 from reconciler.cli.options import (
@@ -55,6 +57,7 @@ class Subject:
     models_dir: Path
     llama_server: str | None
     vllm: str | None
+    engines: tuple[NamedEngine, ...]
     gpu_mode: GpuMode
     ports: range
     server: str | None
@@ -87,6 +90,7 @@ def doctor(
     vllm: Annotated[
         str | None, typer.Option(envvar="XGEN_VLLM", metavar="PATH", help="Its vLLM.")
     ] = None,
+    engine: EngineOption = None,
     gpu_mode: GpuModeOption = GpuMode.NODE,
     ports: Annotated[
         str, typer.Option(envvar="XGEN_PORTS", metavar="FIRST-LAST", help="For its backends.")
@@ -110,6 +114,7 @@ def doctor(
         models_dir=(models_dir or folder / "models").absolute(),
         llama_server=llama_server,
         vllm=vllm,
+        engines=named_engines(engine),
         gpu_mode=gpu_mode,
         ports=port_range(ports),
         server=server,
@@ -139,7 +144,7 @@ def _findings(subject: Subject) -> Iterator[Finding]:
         yield from found
     yield from hub_findings(subject.hub, desired)
     yield from mirror_findings(os.environ)
-    yield from engine_findings(subject.llama_server, subject.vllm, desired)
+    yield from engine_findings(subject.llama_server, subject.vllm, subject.engines, desired)
     yield from port_findings(subject.listen, subject.ports, holder=lock_holder(subject.folder))
     yield from agent_findings(subject.server, subject.folder)
 

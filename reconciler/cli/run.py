@@ -10,6 +10,7 @@ import typer
 
 from reconciler import log
 from reconciler.cli.agent_process import run_until_signalled
+from reconciler.cli.engine_option import EngineOption, named_engines
 from reconciler.cli.node_name import check_default, node_name
 from reconciler.cli.options import (
     DataDir,
@@ -89,6 +90,7 @@ def run(
             help="A vllm command, or the python that has vLLM. [default: the one on PATH]",
         ),
     ] = None,
+    engine: EngineOption = None,
     gpu_mode: GpuModeOption = GpuMode.NODE,
     poll_interval: Annotated[
         float,
@@ -173,6 +175,7 @@ def run(
         cache_budget=cache_budget(budget),
         llama_server=llama_server,
         vllm=vllm,
+        engines=named_engines(engine),
         gpu_mode=gpu_mode,
         poll_interval=poll_interval,
         max_parallel_loads=max_parallel_loads,

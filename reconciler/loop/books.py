@@ -23,6 +23,7 @@ class RestartCause(StrEnum):
     CHANGED = "changed"
 
 
+_OF_ENGINES = ("start", "load", "run")
 _CAUSES = {"run": RestartCause.CRASHED, "load": RestartCause.LOAD_FAILED}
 
 
@@ -90,6 +91,15 @@ class Books:
         """Forget that the hub held damaged files: it holds others now. None: it was not so."""
         failure = self.failure(model)
         if failure is None or not failure.damaged:
+            return None
+        self._page(model).failure = None
+        return failure
+
+    def renew(self, model: ModelName) -> Failure | None:
+        """Forget what went wrong with a process: it would be another engine's now. None: nothing
+        did."""
+        failure = self.failure(model)
+        if failure is None or failure.during not in _OF_ENGINES:
             return None
         self._page(model).failure = None
         return failure

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from reconciler.apply.backends import BackendExited, BackendView
 from reconciler.apply.outcomes import EffectFailed, FilesFetched, Outcome
+from reconciler.backend.inventory import Inventory, called
 from reconciler.cache.news import FilesEvicted, News
 from reconciler.errors import XgenError
 from reconciler.events import EventKind, Journal, Level, Scalar
@@ -175,6 +176,30 @@ class Chronicle:
             action=type(action).__name__,
         )
 
+    def engines(self, before: Inventory, now: Inventory) -> None:
+        """Builds that came, went, or were replaced."""
+        for build in sorted(set(now.builds) - set(before.builds), key=called):
+            old = before.successor(build)
+            was = f"; it was {old.detail}" if old is not None else ""
+            self._journal.record(
+                EventKind.ENGINE_CHANGED,
+                f"{called(build)} is {build.detail} now{was}; what runs is left as it is",
+                engine=build.name,
+                backend=build.id,
+                version=build.version,
+                before=old.version if old is not None else None,
+            )
+        for build in before.builds:
+            if now.successor(build) is None:
+                self._journal.record(
+                    EventKind.ENGINE_LOST,
+                    f"{called(build)} cannot be started any more: {now.why_gone(build)}",
+                    level=Level.WARNING,
+                    engine=build.name,
+                    backend=build.id,
+                    before=build.version,
+                )
+
     def tick_failed(self, error: Exception) -> None:
         """A fault of ours, which each further tick may have again."""
         if (fault := f"a tick ended with an error of our own: {error!r}") != self._fault:
@@ -233,13 +258,15 @@ class Chronicle:
         self._tell_waits(tuple(waits))
 
     def _backend_started(self, view: BackendView) -> None:
+        build = view.launch.build
         self._journal.record(
             EventKind.BACKEND_STARTED,
-            f"{view.launch.backend} runs as pid {view.pid}",
+            f"{called(build) if build else view.launch.backend} runs as pid {view.pid}",
             model=view.model,
             pid=view.pid,
             port=view.launch.port,
             spec_hash=view.instance.spec_hash,
+            version=build.version if build else None,
         )
 
     def _backend_loaded(self, view: BackendView, seconds: float) -> None:

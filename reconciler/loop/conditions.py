@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from reconciler.loop.intent import Understanding
 from reconciler.plan.gpu_roll import Roll
-from reconciler.status import Condition
+from reconciler.status import Condition, Engine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +57,15 @@ def devices_known(roll: Roll) -> Fact | None:
     said = "; ".join([f"{count} GPU{'' if count == 1 else 's'}", *roll.hints])
     reason = "Told" if roll.usable else "NoneForUs"
     return Fact(type="DevicesKnown", status=True, reason=reason, message=said)
+
+
+def engines_usable(engines: Iterable[Engine]) -> Fact | None:
+    """None where everything that an operator has named can be used."""
+    gone = [each for each in engines if each.problem is not None]
+    if not gone:
+        return None
+    message = "; ".join(f"{each.name or each.id}: {each.problem}" for each in gone)
+    return Fact(type="EnginesUsable", status=False, reason="CannotBeUsed", message=message)
 
 
 def source_facts(now: Understanding) -> Iterable[Fact]:

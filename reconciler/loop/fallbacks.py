@@ -5,7 +5,7 @@ choice lives (R4), also over a restart of the agent. An edit of a model that was
 the source again, whatever runs.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 import structlog
@@ -34,9 +34,11 @@ class _Settled:
 
 
 class Fallbacks:
-    """Kept by the loop alone."""
+    """Kept by the loop alone. `builds`: the engines; the very same while nothing is new."""
 
-    def __init__(self) -> None:
+    def __init__(self, builds: Callable[[], object] = tuple) -> None:
+        self._builds = builds
+        self._known_builds = builds()
         self._last = _Settled()
         self._refused: Mapping[ModelName, DesiredModel] = {}
         self._roll: Roll | None = None
@@ -56,11 +58,11 @@ class Fallbacks:
         return self._last.desired
 
     def learn(self, looks: Looks, views: Views, roll: Roll | None) -> bool:
-        """Whether models are to be settled anew: sources that nothing here can run, or other GPUs,
-        with which they are tried again."""
-        lasting = roll.lasting if roll is not None else None
-        if lasting != self._roll:
-            self._roll = lasting
+        """Whether models are to be settled anew: sources that nothing here can run, or other GPUs
+        or engines, with which they are tried again."""
+        lasting, builds = roll.lasting if roll is not None else None, self._builds()
+        if lasting != self._roll or builds is not self._known_builds:
+            self._roll, self._known_builds = lasting, builds
             if self._refused:
                 self._refused = {}
                 return True

@@ -37,7 +37,8 @@ class Gpus:
 
 class GpuLedger:
     """Kept by the loop alone. `environment`: the agent's own, for its masks. `can_run`: whether a
-    backend here can run a model on such devices, whatever its files hold. `mode`: see `GpuMode`."""
+    backend here can run a model on such devices, whatever its files hold; while `builds` is the
+    very same, so are its answers. `mode`: see `GpuMode`."""
 
     def __init__(
         self,
@@ -45,11 +46,14 @@ class GpuLedger:
         environment: Mapping[str, str],
         can_run: Callable[[DesiredModel, Sequence[Gpu]], bool],
         mode: GpuMode = GpuMode.NODE,
+        builds: Callable[[], object] = tuple,
     ) -> None:
         self._watch = watch
         self._environment = environment
         self._can_run = can_run
         self._mode = mode
+        self._builds = builds
+        self._known_builds = builds()
         self._surveyed: Surveyed | None = None
         self._named: frozenset[str] = frozenset()
         self._lasting: Roll | None = None
@@ -65,7 +69,9 @@ class GpuLedger:
         if processes != self._processes:
             self._processes = processes
             self._watch.hurry()
-        news = self._take_up(desired, views, families)
+        builds = self._builds()
+        news = self._take_up(desired, views, families) or builds is not self._known_builds
+        self._known_builds = builds
         held = _held(views, seen)
         if news or desired is not self._wanted or held != self._held:
             self._wanted, self._held = desired, held

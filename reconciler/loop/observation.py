@@ -121,6 +121,7 @@ class Observer:
         self._effects = effects
         self._memory = memory
         self._environment = environment
+        self._inventory = engines.inventory
         self._looks: Looks = {}
 
     def see(self) -> Seen:
@@ -147,13 +148,16 @@ class Observer:
         what does not run as it is wanted, and not kept. The very value of the call before where
         nothing is new. For a thread: it reads the disk.
         """
+        before, self._inventory = self._inventory, self._engines.inventory
+        if self._inventory is not before:
+            self._looks = {}
         looks = {
             model.name: self._look(
                 model, views.get(model.name, ()), claims.get(model.name, _ON_CPU)
             )
             for model in models
         }
-        if looks != self._looks:
+        if looks != self._looks or self._inventory is not before:
             self._looks = looks
         return self._looks
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import structlog
 
+from reconciler.backend.inventory import Inventory
 from reconciler.errors import Bug
 from reconciler.loop.chronicle import Chronicle
 from reconciler.loop.clock import Clock
@@ -12,12 +13,14 @@ from reconciler.loop.conditions import (
     DRAINING,
     SUSPENDED,
     devices_known,
+    engines_usable,
     left_alone,
     source_facts,
     stamped,
     too_large,
     waiting,
 )
+from reconciler.loop.engine_report import engines_of
 from reconciler.loop.intent import Understanding
 from reconciler.loop.report import ModelFacts, devices_of, model_status, settled
 from reconciler.plan.actions import Outlook
@@ -30,7 +33,8 @@ _log = structlog.get_logger("xgen.loop")
 
 
 class Publisher:
-    """Holds the last status. `publish` is called with each that differs from it."""
+    """Holds the last status. `publish` is called with each that differs from it. `inventory`: the
+    engines as of now."""
 
     def __init__(
         self,
@@ -39,7 +43,9 @@ class Publisher:
         publish: Callable[[Status], None],
         clock: Clock,
         chronicle: Chronicle,
+        inventory: Callable[[], Inventory] = Inventory,
     ) -> None:
+        self._inventory = inventory
         self._chronicle = chronicle
         self._status = status
         self._publish = publish
@@ -80,10 +86,15 @@ class Publisher:
             conditions.append(too_large(over_budget))
         if roll is not None and (devices := devices_known(roll)) is not None:
             conditions.append(devices)
+        inventory = self._inventory()
+        engines = engines_of(inventory)
+        if (usable := engines_usable(engines)) is not None:
+            conditions.append(usable)
         if self._status.draining:
             conditions.append(DRAINING)
         models = [
-            model_status(outlook, facts[outlook.model], wall=self._clock.wall) for outlook in shown
+            model_status(outlook, facts[outlook.model], inventory, wall=self._clock.wall)
+            for outlook in shown
         ]
         ready = desired is not None and all(
             settled(model, facts[model.name], suspended=suspended) for model in models
@@ -93,6 +104,7 @@ class Publisher:
                 self._status,
                 revision=understanding.revision,
                 devices=devices_of(roll) if roll is not None else (),
+                engines=engines,
                 models=tuple(sorted(models, key=lambda model: model.name)),
                 elsewhere=desired.elsewhere if desired else (),
                 ready=self._status.ready or ready,

@@ -4,7 +4,7 @@ Everything else only calls `wake()`. Nothing but this task writes the books or t
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import structlog
 from structlog.contextvars import bind_contextvars
@@ -20,7 +20,6 @@ from reconciler.errors import XgenError
 from reconciler.loop.books import Books
 from reconciler.loop.chronicle import Chronicle
 from reconciler.loop.clock import Clock
-from reconciler.loop.commands import Commands
 from reconciler.loop.fallbacks import Fallbacks
 from reconciler.loop.gpus import GpuLedger, Gpus
 from reconciler.loop.intent import Intent, Understanding
@@ -37,6 +36,7 @@ from reconciler.loop.observation import (
     without_backend,
 )
 from reconciler.loop.pace import give_way
+from reconciler.loop.pardons import Pardons
 from reconciler.loop.publisher import Publisher
 from reconciler.loop.report import ModelFacts, planned
 from reconciler.loop.standstill import Scene, Standstill, standstill
@@ -46,7 +46,7 @@ from reconciler.plan.desired import Desired, DesiredModel
 from reconciler.plan.ending import ending
 from reconciler.plan.fallbacks import hashes
 from reconciler.plan.ids import ModelName
-from reconciler.plan.observed import EffectKind, Failure, InFlight
+from reconciler.plan.observed import EffectKind, InFlight
 from reconciler.plan.planner import plan
 from reconciler.status import Planned
 
@@ -77,11 +77,11 @@ class Reconciler:
         mendings: Mendings,
         hints: GgufHints,
         pushes: Pushes,
+        pardons: Pardons,
         backends: Backends,
         effects: Effects,
         clock: Clock,
         publisher: Publisher,
-        commands: Commands,
         chronicle: Chronicle,
         metrics: Metrics,
         show_plan: Callable[[Planned], None],
@@ -97,11 +97,11 @@ class Reconciler:
         self._mendings = mendings
         self._hints = hints
         self._pushes = pushes
+        self._pardons = pardons
         self._backends = backends
         self._effects = effects
         self._clock = clock
         self._publisher = publisher
-        self._commands = commands
         self._chronicle = chronicle
         self._metrics = metrics
         self._show_plan = show_plan
@@ -162,7 +162,7 @@ class Reconciler:
         bind_contextvars(revision=understanding.revision.applied)
         now = self._clock.monotonic()
         self._books.want({model.name: hashes(model) for model in desired.models} if desired else {})
-        if self._book(now) | self._mend() | self._obey(desired):
+        if self._book(now) | self._pardons.grant(self._books, desired):
             self._standstill = None
         seen = await self._see()
         gpus, looks = await self._settle(desired, seen)
@@ -237,41 +237,6 @@ class Reconciler:
         if await asyncio.to_thread(self._keeping.pin, looks, seen) and self._books.hurry_fetches():
             self._standstill = None
         return await self._look(gpus, seen)
-
-    def _mend(self) -> bool:
-        """Whether the hub holds other files now where they were damaged."""
-        forgiven = False
-        for model in self._mendings.take_mended():
-            if (failure := self._books.mend(model)) is not None:
-                self._chronicle.forgiven(model, failure, "the hub holds another file now")
-                forgiven = True
-        return forgiven
-
-    def _obey(self, desired: Desired | None) -> bool:
-        """Whether there was something."""
-        commands = self._commands.take()
-        for command in commands:
-            self._chronicle.asked(command)
-            forgiven = self._retry(command.model, desired) if command.retry else {}
-            self._pushes.hurry(command.model)
-            self._mendings.hurry(command.model)
-            if not command.done.done():
-                command.done.set_result(tuple(sorted(forgiven)))
-        return bool(commands)
-
-    def _retry(
-        self, model: ModelName | None, desired: Desired | None
-    ) -> Mapping[ModelName, Failure]:
-        """Forget the failures of a model, or of all; gives what they were."""
-        forgiven = self._books.forgive(model)
-        for name, failure in forgiven.items():
-            self._chronicle.forgiven(name, failure, "an operator asked for another try")
-        for each in desired.models if desired is not None else ():
-            if model in (None, each.name):
-                for spec in filter(None, (each.spec, each.fallback)):
-                    self._mendings.try_anew(spec)
-        self._comparisons.hurry(model)
-        return forgiven
 
     def _count(self, made: Plan, understanding: Understanding, began: float) -> None:
         result = TickResult.CHANGED if made.actions else TickResult.IDLE

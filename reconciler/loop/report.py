@@ -7,6 +7,8 @@ from reconciler.apply.backends import BackendView
 from reconciler.apply.pushes import Noticed
 from reconciler.apply.speed import told
 from reconciler.backend.choice import Choice
+from reconciler.backend.inventory import Inventory
+from reconciler.loop.engine_report import engine_of, reason_of
 from reconciler.masking import is_secret_name, masked_argv
 from reconciler.plan.actions import Outlook, Plan
 from reconciler.plan.desired import DesiredModel
@@ -62,13 +64,16 @@ class ModelFacts:
         return self.desired is not None or bool(self.views)
 
 
-def model_status(outlook: Outlook, facts: ModelFacts, *, wall: Wall) -> ModelStatus:
+def model_status(
+    outlook: Outlook, facts: ModelFacts, inventory: Inventory, *, wall: Wall
+) -> ModelStatus:
     """One model's entry."""
     view = _speaking_for(facts.views)
     desired = facts.desired
     spec_hash = view.instance.spec_hash if view else (desired.spec_hash if desired else None)
     target = outlook.target
     files = _files_of(view, facts.files)
+    running = view.launch.build if view else None
     return ModelStatus(
         name=outlook.model,
         type=view.launch.probe.type if view else _desired(outlook, facts).spec.type,
@@ -76,7 +81,8 @@ def model_status(outlook: Outlook, facts: ModelFacts, *, wall: Wall) -> ModelSta
         reason=_reason(outlook, view),
         aliases=desired.aliases if desired else (),
         backend=view.launch.backend if view else (facts.choice.build.id if facts.choice else None),
-        backend_reason=facts.choice.reason if facts.choice else None,
+        backend_reason=reason_of(running, facts.choice),
+        engine=engine_of(running, facts.choice, inventory),
         gpu_ids=tuple(view.gpus) if view else (),
         spec_hash=spec_hash,
         digest=files.digest if files else view.instance.files_digest if view else None,

@@ -13,13 +13,15 @@ from starlette.types import ASGIApp
 from reconciler.apply.backends import Backends
 from reconciler.apply.comparisons import Comparisons
 from reconciler.apply.effects import Effects
+from reconciler.apply.engine_watch import EngineWatch
 from reconciler.apply.gguf_hints import GgufHints
 from reconciler.apply.gpu_watch import GpuWatch
 from reconciler.apply.log_reader import Logs
 from reconciler.apply.mendings import Mendings
 from reconciler.apply.pushes import Pushes
 from reconciler.apply.stop import Hurry, Stopper
-from reconciler.backend.builds import discover
+from reconciler.backend.builds import discovery
+from reconciler.backend.discovery import Discovery
 from reconciler.backend.engines import Engines
 from reconciler.cache.model_cache import ModelCache
 from reconciler.cache.pin_board import Owner
@@ -34,6 +36,7 @@ from reconciler.loop.intent import Intent
 from reconciler.loop.keeping import Keeping
 from reconciler.loop.memory import MemoryWatch
 from reconciler.loop.observation import Observer
+from reconciler.loop.pardons import Pardons
 from reconciler.loop.publisher import Publisher
 from reconciler.loop.reconciler import Reconciler
 from reconciler.metrics import Metrics
@@ -115,7 +118,9 @@ async def assembled(
     metrics.show_cache(lambda: cache.used_bytes, lambda: cache.keeper.budget_bytes)
     watch = GpuWatch(survey, clock=clock.monotonic, wake=wakeup.set)
     async with watch, AsyncExitStack() as stack:
-        engines = await asyncio.to_thread(_engines, settings)
+        found = _discovery(settings)
+        engines = await asyncio.to_thread(_engines, settings, found)
+        await stack.enter_async_context(EngineWatch(found, engines, wake=wakeup.set))
         await asyncio.to_thread(imports.open)
         stack.push_async_callback(asyncio.to_thread, imports.close)
         hub_models = HubModels(_writer(settings), cache=cache, node=node)
@@ -125,6 +130,9 @@ async def assembled(
         tokens = TokenCount(live=backends.live, traffic=traffic, pages=pages, metrics=metrics)
         stopper = Stopper(backends, tokens, hurry)
         hints = GgufHints(store, wake=wakeup.set)
+        comparisons = Comparisons(cache, wake=wakeup.set)
+        mendings = Mendings(cache, wake=wakeup.set)
+        pushes = Pushes(cache, wake=wakeup.set)
         effects = Effects(
             cache=cache,
             backends=backends,
@@ -136,7 +144,11 @@ async def assembled(
         )
         await stack.enter_async_context(effects)
         publisher = Publisher(
-            status=board.current(), publish=board.publish, clock=clock, chronicle=chronicle
+            status=board.current(),
+            publish=board.publish,
+            clock=clock,
+            chronicle=chronicle,
+            inventory=lambda: engines.inventory,
         )
         yield Parts(
             app=create_app(
@@ -175,18 +187,31 @@ async def assembled(
                     environment=settings.environment,
                     hints=hints.told,
                 ),
-                fallbacks=Fallbacks(),
+                fallbacks=Fallbacks(lambda: engines.inventory),
                 hints=hints,
-                gpus=GpuLedger(watch, settings.environment, engines.can_run, settings.gpu_mode),
+                gpus=GpuLedger(
+                    watch,
+                    settings.environment,
+                    engines.can_run,
+                    settings.gpu_mode,
+                    lambda: engines.inventory,
+                ),
                 keeping=Keeping(cache),
-                comparisons=Comparisons(cache, wake=wakeup.set),
-                mendings=Mendings(cache, wake=wakeup.set),
-                pushes=Pushes(cache, wake=wakeup.set),
+                comparisons=comparisons,
+                mendings=mendings,
+                pushes=pushes,
+                pardons=Pardons(
+                    commands=commands,
+                    mendings=mendings,
+                    comparisons=comparisons,
+                    pushes=pushes,
+                    inventory=lambda: engines.inventory,
+                    chronicle=chronicle,
+                ),
                 backends=backends,
                 effects=effects,
                 clock=clock,
                 publisher=publisher,
-                commands=commands,
                 chronicle=chronicle,
                 metrics=metrics,
                 show_plan=board.show_plan,
@@ -201,14 +226,19 @@ def _writer(settings: Settings) -> WritableHub | None:
     return make_writer(settings.hub, location) if location else None
 
 
-def _engines(settings: Settings) -> Engines:
+def _discovery(settings: Settings) -> Discovery:
+    return discovery(
+        llama_server=settings.llama_server,
+        vllm=settings.vllm,
+        search_path=settings.environment.get("PATH", ""),
+        python=sys.executable,
+        engines=settings.engines,
+    )
+
+
+def _engines(settings: Settings, found: Discovery) -> Engines:
     return Engines(
-        discover(
-            llama_server=settings.llama_server,
-            vllm=settings.vllm,
-            search_path=settings.environment.get("PATH", ""),
-            python=sys.executable,
-        ),
+        found.look(),
         shared_cache=str(settings.data_dir / "engines"),
         machine_bytes=read_physical(),
     )

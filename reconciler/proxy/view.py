@@ -4,6 +4,7 @@ Fields after `target` in a model, and after `conditions` in a server, are additi
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import asdict
 
 from reconciler.plan.desired import ModelType
 from reconciler.plan.gpu_mode import GpuMode
@@ -37,6 +38,7 @@ def server(status: Status, in_flight: InFlight) -> Json:
         "version": status.version,
         "agent_version": status.agent_version,
         "elsewhere": [{"name": other.name, "reason": other.reason} for other in status.elsewhere],
+        "engines": [asdict(engine) for engine in status.engines],
     }
 
 
@@ -99,6 +101,7 @@ def one_model(model: ModelStatus, in_flight: InFlight) -> Json:
         "verified": model.verified,
         "prefix_digest": model.revision,
         "newer": _newer(model),
+        "engine": asdict(model.engine) if model.engine else None,
     }
 
 

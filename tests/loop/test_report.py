@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from reconciler.apply.pushes import Noticed
+from reconciler.backend.inventory import Inventory
 from reconciler.loop.report import ModelFacts, model_status
 from reconciler.plan.actions import Outlook
 from reconciler.plan.ids import FilesDigest
@@ -30,7 +31,7 @@ NOTICED = Noticed(
 
 def status_of(**facts: Any) -> ModelStatus:
     outlook = Outlook(model=M, state=State.LOADED, reason="serves")
-    return model_status(outlook, ModelFacts(desired=model(), **facts), wall=str)
+    return model_status(outlook, ModelFacts(desired=model(), **facts), Inventory(), wall=str)
 
 
 @pytest.mark.parametrize(

@@ -2,44 +2,42 @@
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from reconciler.backend.builds import discover
 from reconciler.backend.engines import Engines
 from reconciler.backend.inventory import (
-    LLAMA_SERVER_CPU,
     VLLM_CPU,
     VLLM_CUDA,
     VLLM_ROCM,
     Inventory,
+    Missing,
+    NamedEngine,
+    called,
 )
 from reconciler.cli.checks.finding import Finding, fail, ok, skip, warn
 from reconciler.plan.desired import Desired
 
 
 def engine_findings(
-    llama_server: str | None, vllm: str | None, desired: Desired | None
+    llama_server: str | None,
+    vllm: str | None,
+    named: Sequence[NamedEngine],
+    desired: Desired | None,
 ) -> Iterator[Finding]:
     inventory = discover(
         llama_server=llama_server,
         vllm=vllm,
         search_path=os.environ.get("PATH", ""),
         python=sys.executable,
+        engines=named,
     )
-    found = {build.id for build in inventory.builds}
-    wanted = {"--llama-server": llama_server, "--vllm": vllm}
-    corrections = {
-        id: f"correct {option}"
-        for option, ids in _OPTIONS.items()
-        for id in ids
-        if wanted[option] is not None and found.isdisjoint(ids)
-    }
     for build in inventory.builds:
-        yield ok("engine", f"{build.id}: {build.detail}")
-    for reason, ids in _by_reason(inventory).items():
-        names = ", ".join(ids)
-        if (correction := corrections.get(ids[0])) is not None:
-            yield warn("engine", f"{names}: {reason}", correction)
+        yield ok("engine", f"{called(build)}: {build.detail}")
+    for gaps in _by_reason(inventory):
+        names, reason = ", ".join(map(called, gaps)), gaps[0].reason
+        if gaps[0].wanted:
+            yield warn("engine", f"{names}: {reason}", f"correct {_option(gaps[0])}")
         elif inventory.builds:
             yield skip("engine", f"{names}: {reason}")
         else:
@@ -51,13 +49,16 @@ def engine_findings(
             yield fail(f"engine of {model.name}", refusal, "change the manifest, or the node")
 
 
-_OPTIONS = {"--llama-server": (LLAMA_SERVER_CPU,), "--vllm": (VLLM_CUDA, VLLM_ROCM, VLLM_CPU)}
-"""Which names the builds of which backends."""
+def _option(gap: Missing) -> str:
+    """By which an operator has said where it is."""
+    if gap.name is not None:
+        return f"--engine {gap.name}=…"
+    return "--vllm" if gap.id in (VLLM_CUDA, VLLM_ROCM, VLLM_CPU) else "--llama-server"
 
 
-def _by_reason(inventory: Inventory) -> dict[str, list[str]]:
+def _by_reason(inventory: Inventory) -> list[list[Missing]]:
     """One engine is several backends, which are missing for one reason."""
-    grouped: dict[str, list[str]] = {}
+    grouped: dict[tuple[str, str | None], list[Missing]] = {}
     for gap in inventory.missing:
-        grouped.setdefault(gap.reason, []).append(gap.id)
-    return grouped
+        grouped.setdefault((gap.reason, gap.name), []).append(gap)
+    return list(grouped.values())

@@ -1,0 +1,98 @@
+"""What failed is tried before its time: its files were mended, its engine was replaced, or somebody
+asked for it (R7)."""
+
+from collections.abc import Callable, Iterator, Mapping
+
+from reconciler.apply.comparisons import Comparisons
+from reconciler.apply.mendings import Mendings
+from reconciler.apply.pushes import Pushes
+from reconciler.backend.inventory import Build, Inventory
+from reconciler.loop.books import Books
+from reconciler.loop.chronicle import Chronicle
+from reconciler.loop.commands import Commands
+from reconciler.plan.desired import Desired, ModelSpec
+from reconciler.plan.ids import ModelName
+from reconciler.plan.observed import Failure
+
+
+class Pardons:
+    """Kept by the loop alone. `inventory`: the engines as of now."""
+
+    def __init__(
+        self,
+        *,
+        commands: Commands,
+        mendings: Mendings,
+        comparisons: Comparisons,
+        pushes: Pushes,
+        inventory: Callable[[], Inventory],
+        chronicle: Chronicle,
+    ) -> None:
+        self._commands = commands
+        self._mendings = mendings
+        self._comparisons = comparisons
+        self._pushes = pushes
+        self._inventory = inventory
+        self._chronicle = chronicle
+        self._known = inventory()
+
+    def grant(self, books: Books, desired: Desired | None) -> bool:
+        """Whether there was a reason to."""
+        return self._mend(books) | self._renew(books, desired) | self._obey(books, desired)
+
+    def _mend(self, books: Books) -> bool:
+        """Whether the hub holds other files now where they were damaged."""
+        forgiven = False
+        for model in self._mendings.take_mended():
+            if (failure := books.mend(model)) is not None:
+                self._chronicle.forgiven(model, failure, "the hub holds another file now")
+                forgiven = True
+        return forgiven
+
+    def _renew(self, books: Books, desired: Desired | None) -> bool:
+        """Whether engines have changed."""
+        before, now = self._known, self._inventory()
+        if now is before:
+            return False
+        self._known = now
+        self._chronicle.engines(before, now)
+        for model in desired.models if desired is not None else ():
+            others = set(_builds_for(model.spec, now)) - set(_builds_for(model.spec, before))
+            failure = books.renew(model.name) if others else None
+            if failure is not None:
+                what = " and ".join(sorted(build.detail for build in others))
+                self._chronicle.forgiven(model.name, failure, f"there is another engine: {what}")
+        return True
+
+    def _obey(self, books: Books, desired: Desired | None) -> bool:
+        """Whether somebody asked."""
+        commands = self._commands.take()
+        for command in commands:
+            self._chronicle.asked(command)
+            forgiven = self._retry(books, command.model, desired) if command.retry else {}
+            self._pushes.hurry(command.model)
+            self._mendings.hurry(command.model)
+            if not command.done.done():
+                command.done.set_result(tuple(sorted(forgiven)))
+        return bool(commands)
+
+    def _retry(
+        self, books: Books, model: ModelName | None, desired: Desired | None
+    ) -> Mapping[ModelName, Failure]:
+        """Forget the failures of a model, or of all; gives what they were."""
+        forgiven = books.forgive(model)
+        for name, failure in forgiven.items():
+            self._chronicle.forgiven(name, failure, "an operator asked for another try")
+        for each in desired.models if desired is not None else ():
+            if model in (None, each.name):
+                for spec in filter(None, (each.spec, each.fallback)):
+                    self._mendings.try_anew(spec)
+        self._comparisons.hurry(model)
+        return forgiven
+
+
+def _builds_for(spec: ModelSpec, inventory: Inventory) -> Iterator[Build]:
+    """Those that it may run on."""
+    for build in inventory.builds:
+        if build.name == spec.engine and (spec.engine or spec.backend in ("auto", build.id)):
+            yield build
