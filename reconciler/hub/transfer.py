@@ -1,6 +1,6 @@
-"""One object, fetched in parts over several connections at once into a file.
+"""One object, fetched over several connections at once into a file.
 
-parts ──> workers (threads) ──> pwrite ──> digest, in order ──> journal
+runs of parts ──> workers (threads) ──> pwrite ──> digest, in order ──> journal
               └─ each with a place among the node's connections
 """
 
@@ -18,12 +18,11 @@ from reconciler.hub.connections import Connections, Share
 from reconciler.hub.digests import InOrderDigest, expected_digest
 from reconciler.hub.gate import Abandoned, Gate
 from reconciler.hub.objects import Journal, ObjectRef
-from reconciler.hub.parts import Part, part_bytes_for, parts_of
+from reconciler.hub.parts import Part, Runs, part_bytes_for, parts_of
 from reconciler.hub.ranged_get import Body, Interrupted, RangedGets
 from reconciler.hub.rate_limit import RateLimit
 from reconciler.hub.reserve import reserve
 
-_WORKERS = 8
 _SMALLEST_SLICE_BYTES = 1 << 16
 _LARGEST_SLICE_BYTES = 1 << 20
 _SLICE_SECONDS = 0.1
@@ -47,19 +46,16 @@ class Line:
 
 @dataclass(slots=True)
 class _Fetched:
-    """What a worker has of its part. `leads`: it hashes what comes."""
+    """How far a worker has come, in which part of its run. `leads`: it hashes what comes."""
 
+    run: tuple[Part, ...]
     part: Part
-    size_bytes: int = 0
+    end: int
     leads: bool = False
 
     @property
     def missing_bytes(self) -> int:
-        return self.part.size_bytes - self.size_bytes
-
-    @property
-    def end(self) -> int:
-        return self.part.offset + self.size_bytes
+        return self.run[-1].end - self.end
 
 
 class Transfer:
@@ -84,7 +80,7 @@ class Transfer:
         self._bodies: set[Body] = set()
         self._there: frozenset[int] = frozenset()
         self._parts: tuple[Part, ...] = ()
-        self._left: Iterator[Part] = iter(())
+        self._runs = Runs(())
         self._digest: InOrderDigest | None = None
         self._etag_is_md5 = True
         self._by_ranges = True
@@ -108,7 +104,7 @@ class Transfer:
         expected = expected_digest(self._stored)
         if expected is not None:
             self._digest = InOrderDigest(expected.algorithm, self._parts, self._there)
-        self._working = min(_WORKERS, len(self._parts))
+        self._working = min(self._line.connections.limit, len(self._parts))
         with self._line.connections.for_a_fetch() as share:
             try:
                 for _ in range(self._working):
@@ -136,7 +132,7 @@ class Transfer:
             part_bytes, there = self._journal.begin(part_bytes)
             self._there = frozenset(there)
         self._parts = parts_of(size, part_bytes)
-        self._left = iter([part for part in self._parts if part.index not in self._there])
+        self._runs = Runs(part for part in self._parts if part.index not in self._there)
         self._done = sum(part.size_bytes for part in self._parts if part.index in self._there)
 
     def _watch(self, cancelled: Callable[[], bool]) -> None:
@@ -159,11 +155,11 @@ class Transfer:
         try:
             self._hash_on()
             while True:
-                with share.one(self._gate.check):  # before the part is chosen: they come in order
-                    part = self._next()
-                    if part is None:
+                with share.one(self._gate.check):  # before a run is chosen: they come in order
+                    run = self._next(share)
+                    if not run:
                         return
-                    self._bring(part)
+                    self._bring(run)
                 self._hash_on()
         except Abandoned:
             return
@@ -179,20 +175,20 @@ class Transfer:
         if self._digest is not None:
             self._digest.go_on(self._read_back)
 
-    def _next(self) -> Part | None:
+    def _next(self, share: Share) -> tuple[Part, ...]:
         with self._changed:
-            return next(self._left, None) if self._failure is None else None
+            return self._runs.take(share.equal) if self._failure is None else ()
 
-    def _bring(self, part: Part) -> None:
-        """All of a part, over as many connections as it takes."""
-        got = _Fetched(part)
+    def _bring(self, run: tuple[Part, ...]) -> None:
+        """All of a run, over as many connections as it takes."""
+        got = _Fetched(run, run[0], run[0].offset)
         barren = 0
         while True:
-            before = got.size_bytes
+            before = got.end
             interrupted = self._continue(got)
             if interrupted is None:
-                break
-            progressed = self._by_ranges and got.size_bytes > before
+                return
+            progressed = self._by_ranges and got.end > before
             barren = 0 if progressed else barren + 1
             if barren == _BARREN_TRIES:
                 raise Transient(
@@ -200,18 +196,12 @@ class Transfer:
                     retry_after_seconds=interrupted.cause.retry_after_seconds,
                 )
             self._pause(barren, overloaded=interrupted.overloaded)
-        if self._digest is not None:
-            self._digest.finish(part, led=got.leads)
-        if self._journal is not None:
-            with self._gate, self._changed:
-                self._tell()  # what the journal has, and only that, is known without being told
-                self._journal.finished(part.index)
 
     def _continue(self, got: _Fetched) -> Interrupted | None:
-        """One GET, for what is missing of a part; None: nothing is missing now."""
+        """One GET, for what is missing of a run; None: nothing is missing now."""
         if not self._by_ranges:
-            self._count(-got.size_bytes)
-            got.size_bytes = 0
+            self._count(-got.end)
+            got.end = 0
         self._line.connections.wait_until_open(self._gate.check)
         try:
             with (
@@ -227,11 +217,11 @@ class Transfer:
         return Interrupted(Transient(f"{self._doing}: the connection was cut"))
 
     def _take(self, body: Body, got: _Fetched) -> None:
-        """Write what comes, to the end of the part or of the answer."""
+        """Write what comes, to the end of the run or of the answer."""
         buffer = memoryview(bytearray(min(_LARGEST_SLICE_BYTES, got.part.size_bytes)))
         slice_bytes = _SMALLEST_SLICE_BYTES
         while got.missing_bytes:
-            wanted = buffer[: min(slice_bytes, got.missing_bytes)]
+            wanted = buffer[: min(slice_bytes, got.part.end - got.end)]
             self._line.rate.take(len(wanted), stopped=self._gate.is_closed)
             began = time.monotonic()
             came = wanted[: body.readinto(wanted)]
@@ -244,8 +234,23 @@ class Transfer:
             with self._gate:
                 _write(self._fd, came, got.end)
             self._hash(came, got)
-            got.size_bytes += len(came)
+            got.end += len(came)
             self._count(len(came))
+            if got.end == got.part.end:
+                self._finish(got)
+
+    def _finish(self, got: _Fetched) -> None:
+        """A part of the run is there, and the next one is to come, if there is one."""
+        part = got.part
+        if self._digest is not None:
+            self._digest.finish(part, led=got.leads)
+        if self._journal is not None:
+            with self._gate, self._changed:
+                self._tell()  # what the journal has, and only that, is known without being told
+                self._journal.finished(part.index)
+        if part is not got.run[-1]:
+            got.part = self._parts[part.index + 1]
+            got.leads = False
 
     def _hash(self, came: memoryview, got: _Fetched) -> None:
         """Now, while the processor still has it at hand, where all before it is hashed."""
@@ -253,7 +258,7 @@ class Transfer:
             return
         if not got.leads and self._digest.lead(got.part):
             got.leads = True
-            before = Part(got.part.index, got.part.offset, got.size_bytes)
+            before = Part(got.part.index, got.part.offset, got.end - got.part.offset)
             for piece in self._read_back(before):
                 self._digest.update(piece)
         if got.leads:
@@ -295,10 +300,10 @@ class Transfer:
     def _read_back(self, part: Part) -> Iterator[memoryview]:
         """What the file holds of a part, piece by piece, each valid until the next."""
         buffer = memoryview(bytearray(min(_LARGEST_SLICE_BYTES, part.size_bytes)))
-        offset, end = part.offset, part.offset + part.size_bytes
-        while offset < end:
+        offset = part.offset
+        while offset < part.end:
             with self._gate:
-                count = os.preadv(self._fd, [buffer[: min(len(buffer), end - offset)]], offset)
+                count = os.preadv(self._fd, [buffer[: min(len(buffer), part.end - offset)]], offset)
             if count == 0:
                 raise OSError(errno.EIO, "the file was cut while it was written")
             yield buffer[:count]

@@ -2,10 +2,11 @@
 
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 
 import pytest
 
-from reconciler.hub.connections import Connections
+from reconciler.hub.connections import Connections, Share
 from reconciler.hub.rate_limit import RateLimit
 
 
@@ -92,16 +93,45 @@ def at_once() -> Callable[[], None]:
     return check
 
 
-def test_a_fetch_that_joins_is_given_its_share_of_the_connections() -> None:
+def test_no_place_is_empty_while_somebody_waits() -> None:
     connections = Connections(2)
-    with (
-        connections.for_a_fetch() as first,
-        connections.for_a_fetch() as second,
-        first.one(at_once()),
-    ):
-        with pytest.raises(HadToWait), first.one(at_once()):
+    with connections.for_a_fetch() as only, connections.for_a_fetch(), only.one(at_once()):
+        with only.one(at_once()), pytest.raises(HadToWait), only.one(at_once()):
             pass
-        with second.one(at_once()), pytest.raises(HadToWait), second.one(at_once()):
+        with only.one(at_once()):
             pass
-    with connections.for_a_fetch() as alone, alone.one(at_once()), alone.one(at_once()):
-        pass
+
+
+def test_a_place_goes_to_the_fetch_that_has_the_fewest() -> None:
+    connections = Connections(2)
+    came: list[str] = []
+    with connections.for_a_fetch() as early, connections.for_a_fetch() as late, ExitStack() as held:
+        held.enter_context(early.one(at_once()))
+        with early.one(at_once()):
+            threads = [
+                _waiting(early, lambda: came.append("early")),
+                _waiting(late, lambda: came.append("late")),
+            ]
+        for thread in threads:
+            thread.join()
+
+    assert came == ["late", "early"]
+
+
+def _waiting(share: Share, then: Callable[[], None]) -> threading.Thread:
+    """A thread that waits for a place, gives it back, and ends."""
+    asked = iter(range(2))
+    waits = threading.Event()
+
+    def check() -> None:
+        if next(asked, None) == 1:
+            waits.set()
+
+    def take() -> None:
+        with share.one(check):
+            then()
+
+    thread = threading.Thread(target=take)
+    thread.start()
+    assert waits.wait(60)
+    return thread
