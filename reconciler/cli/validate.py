@@ -114,6 +114,9 @@ def _print_text(inspection: Inspection, desired: Desired | None, files: int) -> 
         console.print(Text(text, style="dim"))
     if desired is not None:
         _print_node(console, desired)
+    if engines := _engines(inspection):
+        said = f"builds that the nodes have to name (--engine), as only they know: {', '.join(engines)}"
+        console.print(Text(said, style="dim"))
     style = "red" if inspection.manifest is None else "green"
     console.print(Text(_summary(inspection, files), style=style))
 
@@ -126,12 +129,21 @@ def _print_node(console: Console, desired: Desired) -> None:
         spec = model.spec
         instead = f" or its fallback {model.fallback.source}" if model.fallback else ""
         console.print(
-            Text(f"  {model.name}  {spec.type}, {spec.source}{instead}, {spec.backend}{off}")
+            Text(
+                f"  {model.name}  {spec.type}, {spec.source}{instead}, "
+                f"{spec.engine or spec.backend}{off}"
+            )
         )
     if not desired.models:
         console.print(Text("  nothing"))
     for other in desired.elsewhere:
         console.print(Text(f"  not {other.name}: {other.reason}", style="dim"))
+
+
+def _engines(inspection: Inspection) -> list[str]:
+    """The builds that models name. Which of them a node has is not for a manifest to say."""
+    models = inspection.manifest.models if inspection.manifest is not None else ()
+    return sorted({entry.model.engine for entry in models if entry.model.engine is not None})
 
 
 def _summary(inspection: Inspection, files: int) -> str:
@@ -158,6 +170,7 @@ def _as_json(inspection: Inspection, desired: Desired | None, files: int) -> dic
         "ok": manifest is not None,
         "files": files,
         "models": [] if manifest is None else [entry.model.name for entry in manifest.models],
+        "engines": _engines(inspection),
         "problems": [_problem_as_json(problem) for problem in inspection.problems],
         "skipped": [
             {"file": skip.place.file, "line": skip.place.line, "kind": skip.kind}

@@ -57,7 +57,7 @@ def _message(detail: ErrorDetails, loc: Loc) -> str:
         case "value_error":
             return str(context["error"])
         case "literal_error":
-            return _not_one_of(_choices(_annotation(loc)), value)
+            return _not_one_of(_choices(_annotation(loc)), value, loc)
         case "greater_than_equal":
             return f"must be at least {context['ge']}, not {shown(value)}"
         case "too_short":
@@ -86,11 +86,13 @@ def _shown_with_help(kind: str, value: object, loc: Loc) -> str:
     return shown(value)
 
 
-def _not_one_of(choices: list[str], value: object) -> str:
+def _not_one_of(choices: list[str], value: object, loc: Loc) -> str:
     if choices == ["all"]:
         return f"must be a list of node names, or all for every node, not {shown(value)}"
     close = nearest(value, choices) if isinstance(value, str) else None
     hint = f"; did you mean {close!r}?" if close else ""
+    if close is None and loc[-1] == "backend":
+        hint = "; the name of a build (--engine) goes into engine"
     return f"must be {_one_of(choices)}, not {shown(value)}{hint}"
 
 

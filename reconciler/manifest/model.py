@@ -4,9 +4,10 @@ Only shapes and single values are checked here; what holds between fields, and w
 refuses, is in `rules`. Descriptions feed the JSON schema, and with it an editor's hovers.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Discriminator,
@@ -49,6 +50,15 @@ _Backend = Literal[
     "xllamacpp",
     "llama-cpp-python",
 ]
+
+
+def _is_no_backend(name: str) -> str:
+    if name in get_args(_Backend):
+        raise ValueError(f"is a backend's id, not the name of a build; say backend: {name}")
+    return name
+
+
+EngineName = Annotated[Name, AfterValidator(_is_no_backend)]
 
 
 class _Strict(BaseModel):
@@ -193,8 +203,10 @@ class Model(_Strict):
     backend: _Backend = Field(
         default="auto", description="The engine; auto: the first that can run here, and says why."
     )
-    engine: Name | None = Field(
-        default=None, description="A named build of that backend on the node (--engine)."
+    engine: EngineName | None = Field(
+        default=None,
+        description="A build of the backend that the node's operator gave this name (--engine), "
+        "instead of the default one.",
     )
     fallback: Fallback | None = Field(
         default=None, description="Other files, used where no backend for `source` can run."

@@ -27,7 +27,6 @@ ACTED_ON: Mapping[str, tuple[JsonValue, ...]] = {
         "vllm-rocm",
         "vllm-cpu",
     ),
-    "models.*.engine": (None,),
     "models.*.replicas": (None,),
     "models.*.node_selector": ({},),
     "defaults.timeouts.stall": _STALL,
