@@ -72,6 +72,10 @@ class GpuWatch:
         if self._surveyed is not None and any(each.devices for each in self._surveyed.answers):
             self._hurry.set()
 
+    def ask_again(self) -> None:
+        """An operator wants to know now, whatever is known."""
+        self._hurry.set()
+
     async def __aenter__(self) -> Self:
         self._task = asyncio.create_task(self._run(), name="gpus")
         return self

@@ -1,5 +1,5 @@
-"""What failed is tried before its time: its files were mended, its engine was replaced, or somebody
-asked for it (R7)."""
+"""What failed is tried before its time: its files were mended, its engine was replaced, there are
+other GPUs, or somebody asked for it (R7)."""
 
 from collections.abc import Callable, Iterator, Mapping
 
@@ -10,7 +10,9 @@ from reconciler.backend.inventory import Build, Inventory
 from reconciler.loop.books import Books
 from reconciler.loop.chronicle import Chronicle
 from reconciler.loop.commands import Commands
+from reconciler.loop.gpus import Gpus
 from reconciler.plan.desired import Desired, ModelSpec
+from reconciler.plan.gpu_roll import Roll, gains
 from reconciler.plan.ids import ModelName
 from reconciler.plan.observed import Failure
 
@@ -35,10 +37,30 @@ class Pardons:
         self._inventory = inventory
         self._chronicle = chronicle
         self._known = inventory()
+        self._roll: Roll | None = None
 
     def grant(self, books: Books, desired: Desired | None) -> bool:
         """Whether there was a reason to."""
         return self._mend(books) | self._renew(books, desired) | self._obey(books, desired)
+
+    def regard(self, books: Books, gpus: Gpus) -> bool:
+        """Whether blocks are lifted because of GPUs that came, came back, or have another driver.
+
+        Only blocks: a GPU that comes and goes must not take the pause from between the tries.
+        """
+        before, self._roll = self._roll, gpus.roll
+        if before is None or gpus.roll is None or before is gpus.roll:
+            return False
+        gained = gains(before, gpus.roll)
+        lifted = False
+        for model, claim in gpus.claims.items() if gained else ():
+            failure = books.failure(model)
+            if failure is None or not failure.permanent or not claim.devices:
+                continue
+            if books.renew(model) is not None:
+                self._chronicle.forgiven(model, failure, " and ".join(gained))
+                lifted = True
+        return lifted
 
     def _mend(self, books: Books) -> bool:
         """Whether the hub holds other files now where they were damaged."""

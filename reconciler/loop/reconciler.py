@@ -168,6 +168,8 @@ class Reconciler:
         gpus, looks = await self._settle(desired, seen)
         if desired is not None and self._keeping.is_due(looks, seen):
             looks = await self._pin(gpus, looks, seen)
+        if self._pardons.regard(self._books, gpus):
+            self._standstill = None
         scene = Scene(
             understanding=understanding,
             looks=looks,

@@ -90,7 +90,8 @@ async def assembled(
     chronicle = Chronicle(journal)
     metrics = Metrics(node=node)
     source = DirectorySource(Path(settings.manifest), poll_seconds=settings.poll_interval)
-    commands = Commands(wake=wakeup.set, look_again=source.look_again)
+    watch = GpuWatch(survey, clock=clock.monotonic, wake=wakeup.set)
+    commands = Commands(wake=wakeup.set, look_again=partial(_look_again, source, watch))
     intent = Intent(
         node=node,
         last_good=LastGood(settings.data_dir / "last-good"),
@@ -116,7 +117,6 @@ async def assembled(
     await asyncio.to_thread(cache.open)
     metrics.show_imports({state.value: partial(imports.count, state) for state in JobState})
     metrics.show_cache(lambda: cache.used_bytes, lambda: cache.keeper.budget_bytes)
-    watch = GpuWatch(survey, clock=clock.monotonic, wake=wakeup.set)
     async with watch, AsyncExitStack() as stack:
         found = _discovery(settings)
         engines = await asyncio.to_thread(_engines, settings, found)
@@ -219,6 +219,12 @@ async def assembled(
                 wakeup=wakeup,
             ),
         )
+
+
+def _look_again(source: DirectorySource, watch: GpuWatch) -> asyncio.Event:
+    """What an operator asks for; the event is that of the source, no library is waited for."""
+    watch.ask_again()
+    return source.look_again()
 
 
 def _writer(settings: Settings) -> WritableHub | None:

@@ -29,7 +29,7 @@ class Roll:
     """`devices`: by index, then those that were never usable. `told`: what each step said.
 
     `notes`: what is amiss, as sentences. `failed`: a driver does not answer, so there may be more.
-    `hints`: what of the masks is not clear, or that no GPU was given.
+    `hints`: what of the masks is not clear, or that no GPU was given. `drivers`: with versions.
     """
 
     devices: tuple[Gpu, ...] = ()
@@ -37,6 +37,7 @@ class Roll:
     notes: tuple[str, ...] = ()
     hints: tuple[str, ...] = ()
     failed: bool = False
+    drivers: tuple[str, ...] = ()
     mode: GpuMode = GpuMode.NODE
 
     @property
@@ -97,7 +98,27 @@ def enrolled(
         notes=(*_of_faults(faults, kept), *_of_lost(answers, devices)),
         hints=(*found.notes, NONE_GIVEN) if without and not faults else found.notes,
         failed=bool(faults),
+        drivers=_drivers(answers) or (before.drivers if before is not None else ()),
         mode=mode,
+    )
+
+
+def gains(before: Roll, now: Roll) -> tuple[str, ...]:
+    """What models can have now and could not before, as sentences."""
+    had = {(device.identity, device.name) for device in before.usable}
+    new = [device for device in now.usable if (device.identity, device.name) not in had]
+    drivers = [driver for driver in now.drivers if before.drivers and driver not in before.drivers]
+    return (
+        *(f"GPU {device.index} ({device.identity}) can be used now" for device in new),
+        *(f"GPUs have {driver} now" for driver in drivers),
+    )
+
+
+def _drivers(answers: Iterable[Answer]) -> tuple[str, ...]:
+    return tuple(
+        f"driver {answer.driver} ({answer.step})"
+        for answer in answers
+        if answer.devices and answer.driver is not None
     )
 
 

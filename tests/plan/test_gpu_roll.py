@@ -1,6 +1,6 @@
 """What a later survey does to the GPUs that an agent knows."""
 
-from reconciler.plan.gpu_roll import Roll, enrolled
+from reconciler.plan.gpu_roll import Roll, enrolled, gains
 from reconciler.plan.gpu_survey import Answer, Cause, Step
 from reconciler.plan.gpus import Gpu
 from reconciler.plan.ids import GpuUuid
@@ -126,3 +126,25 @@ def test_what_comes_later_gets_the_next_number() -> None:
     assert numbers(roll) == [(0, "GPU-n2"), (1, "GPU-n1")]
     assert roll.find(GpuUuid("GPU-n1")) is roll.devices[1]
     assert roll.find(GpuUuid("GPU-n3")) is None
+
+
+def driven(version: str | None, *devices: Gpu) -> list[Answer]:
+    return [Answer(step=Step.NVML, reason="told", devices=devices, driver=version)]
+
+
+def test_what_comes_back_or_has_another_driver_is_a_gain_and_a_loss_is_none() -> None:
+    whole, part = driven("580", FIRST, SECOND), driven("580", FIRST)
+
+    assert gains(after(whole), after(whole, part)) == ()
+    assert gains(after(whole, part), after(whole, part, whole)) == (
+        "GPU 1 (GPU-n2) can be used now",
+    )
+    other = driven("590", FIRST, SECOND)
+    assert gains(after(whole), after(whole, other)) == ("GPUs have driver 590 (nvml) now",)
+
+
+def test_a_driver_that_is_silent_for_a_while_is_no_other_one() -> None:
+    whole = driven("580", FIRST)
+
+    assert after(whole, [HANGS]).drivers == ("driver 580 (nvml)",)
+    assert gains(after(whole, [HANGS]), after(whole, [HANGS], whole)) == ()
