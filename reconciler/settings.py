@@ -54,6 +54,7 @@ class Settings:
     cache_budget: Budget | None = None
     llama_server: str | None = None
     vllm: str | None = None
+    llama_cpp_python: str | None = None
     engines: tuple[NamedEngine, ...] = ()
     gpu_mode: GpuMode = GpuMode.NODE
     poll_interval: float = 5.0

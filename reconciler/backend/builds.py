@@ -13,9 +13,21 @@ from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from reconciler.backend.asking import Unusable, ask
 from reconciler.backend.discovery import Discovery, Finder
 from reconciler.backend.engine_files import metadata_files, stamps
-from reconciler.backend.inventory import XLLAMACPP, Asked, Build, Inventory, Missing, NamedEngine
+from reconciler.backend.inventory import (
+    LLAMA_CPP_PYTHON,
+    XLLAMACPP,
+    Asked,
+    Build,
+    Inventory,
+    Missing,
+    NamedEngine,
+)
 from reconciler.backend.llama_builds import IDS as LLAMA_SERVER_IDS
 from reconciler.backend.llama_builds import ask_llama_server, locate_llama_server
+from reconciler.backend.llama_cpp_python_builds import (
+    ask_llama_cpp_python,
+    locate_llama_cpp_python,
+)
 from reconciler.backend.vllm_builds import IDS as VLLM_IDS
 from reconciler.backend.vllm_builds import ask_vllm, locate_vllm
 from reconciler.backend.xllamacpp import CHILD
@@ -29,6 +41,7 @@ def discover(
     *,
     llama_server: str | None,
     vllm: str | None,
+    llama_cpp_python: str | None = None,
     search_path: str,
     python: str,
     engines: Sequence[NamedEngine] = (),
@@ -38,6 +51,7 @@ def discover(
     return discovery(
         llama_server=llama_server,
         vllm=vllm,
+        llama_cpp_python=llama_cpp_python,
         search_path=search_path,
         python=python,
         engines=engines,
@@ -49,6 +63,7 @@ def discovery(
     *,
     llama_server: str | None,
     vllm: str | None,
+    llama_cpp_python: str | None = None,
     search_path: str,
     python: str,
     engines: Sequence[NamedEngine] = (),
@@ -56,8 +71,8 @@ def discovery(
 ) -> Discovery:
     """What looks for every engine.
 
-    `llama_server`, `vllm`: what an operator named, else the first on `search_path` (as PATH);
-    `python`: our own interpreter. `engines`: more builds, by name.
+    `llama_server`, `vllm`, `llama_cpp_python`: what an operator named, else the first on
+    `search_path` (as PATH); `python`: our own interpreter. `engines`: more builds, by name.
     """
 
     def llama(path: str | None) -> Asked:
@@ -66,12 +81,18 @@ def discovery(
     def of_vllm(path: str | None) -> Asked:
         return ask_vllm(path, search_path, answer_seconds)
 
+    def of_python(path: str | None) -> Asked:
+        return ask_llama_cpp_python(path, search_path, answer_seconds)
+
     return Discovery(
         [
             _default(llama_server, lambda: locate_llama_server(search_path), llama),
             Finder(
                 locate=_locate_xllamacpp,
                 ask=lambda path: _ask_xllamacpp(path, python, search_path, answer_seconds),
+            ),
+            _default(
+                llama_cpp_python, lambda: locate_llama_cpp_python(search_path, python), of_python
             ),
             _default(vllm, lambda: locate_vllm(search_path, python), of_vllm),
             *(_named(engine, search_path, answer_seconds) for engine in engines),
@@ -98,6 +119,7 @@ def _as_wanted(asked: Asked) -> Asked:
 _ASKS: Mapping[str, Callable[[str | None, str, float], Asked]] = {
     **{id: partial(ask_vllm, believed=id) for id in VLLM_IDS},
     **dict.fromkeys(LLAMA_SERVER_IDS, ask_llama_server),
+    LLAMA_CPP_PYTHON: ask_llama_cpp_python,
 }
 NAMEABLE = tuple(_ASKS)
 """Backends of which an operator may name builds."""

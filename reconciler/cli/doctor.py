@@ -57,6 +57,7 @@ class Subject:
     models_dir: Path
     llama_server: str | None
     vllm: str | None
+    llama_cpp_python: str | None
     engines: tuple[NamedEngine, ...]
     gpu_mode: GpuMode
     ports: range
@@ -90,6 +91,12 @@ def doctor(
     vllm: Annotated[
         str | None, typer.Option(envvar="XGEN_VLLM", metavar="PATH", help="Its vLLM.")
     ] = None,
+    llama_cpp_python: Annotated[
+        str | None,
+        typer.Option(
+            envvar="XGEN_LLAMA_CPP_PYTHON", metavar="PYTHON", help="Its llama-cpp-python."
+        ),
+    ] = None,
     engine: EngineOption = None,
     gpu_mode: GpuModeOption = GpuMode.NODE,
     ports: Annotated[
@@ -114,6 +121,7 @@ def doctor(
         models_dir=(models_dir or folder / "models").absolute(),
         llama_server=llama_server,
         vllm=vllm,
+        llama_cpp_python=llama_cpp_python,
         engines=named_engines(engine),
         gpu_mode=gpu_mode,
         ports=port_range(ports),
@@ -144,7 +152,9 @@ def _findings(subject: Subject) -> Iterator[Finding]:
         yield from found
     yield from hub_findings(subject.hub, desired)
     yield from mirror_findings(os.environ)
-    yield from engine_findings(subject.llama_server, subject.vllm, subject.engines, desired)
+    yield from engine_findings(
+        subject.llama_server, subject.vllm, subject.llama_cpp_python, subject.engines, desired
+    )
     yield from port_findings(subject.listen, subject.ports, holder=lock_holder(subject.folder))
     yield from agent_findings(subject.server, subject.folder)
 

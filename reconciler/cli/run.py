@@ -90,6 +90,14 @@ def run(
             help="A vllm command, or the python that has vLLM. [default: the one on PATH]",
         ),
     ] = None,
+    llama_cpp_python: Annotated[
+        str | None,
+        typer.Option(
+            envvar="XGEN_LLAMA_CPP_PYTHON",
+            metavar="PYTHON",
+            help="The python that has llama-cpp-python[server]. [default: the one on PATH]",
+        ),
+    ] = None,
     engine: EngineOption = None,
     gpu_mode: GpuModeOption = GpuMode.NODE,
     poll_interval: Annotated[
@@ -175,6 +183,7 @@ def run(
         cache_budget=cache_budget(budget),
         llama_server=llama_server,
         vllm=vllm,
+        llama_cpp_python=llama_cpp_python,
         engines=named_engines(engine),
         gpu_mode=gpu_mode,
         poll_interval=poll_interval,

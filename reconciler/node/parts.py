@@ -236,6 +236,7 @@ def _discovery(settings: Settings) -> Discovery:
     return discovery(
         llama_server=settings.llama_server,
         vllm=settings.vllm,
+        llama_cpp_python=settings.llama_cpp_python,
         search_path=settings.environment.get("PATH", ""),
         python=sys.executable,
         engines=settings.engines,

@@ -1,5 +1,6 @@
 """Values for the tests of the engines, with defaults."""
 
+import json
 import stat
 from collections.abc import Iterable
 from dataclasses import replace
@@ -7,7 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.backend.flags import Flags, parse_help
-from reconciler.backend.inventory import XLLAMACPP, Build, Inventory, Listed, Missing
+from reconciler.backend.inventory import (
+    LLAMA_CPP_PYTHON,
+    XLLAMACPP,
+    Build,
+    Inventory,
+    Listed,
+    Missing,
+)
+from reconciler.backend.llama_cpp_python import SERVER
+from reconciler.backend.llama_cpp_python_params import flags_of as flags_of_settings
 from reconciler.backend.model_info import ModelInfo
 from reconciler.backend.vllm_builds import flags_of
 from reconciler.backend.xllamacpp import CHILD
@@ -20,6 +30,10 @@ from reconciler.plan.observed import FilesCached
 HELP = (Path(__file__).parent / "help" / "llama-server.txt").read_text(encoding="utf-8")
 """What a real llama-server of November 2026 printed."""
 HELP_FLAGS = parse_help(HELP)
+SETTINGS: dict[str, str] = json.loads(
+    (Path(__file__).parent / "help" / "llama-cpp-python.json").read_text(encoding="utf-8")
+)
+"""Those of llama-cpp-python 0.3.36."""
 
 LLM = ModelInfo(architecture="gemma3", kind="model", context_length=32768)
 EMBEDDER = ModelInfo(
@@ -77,6 +91,19 @@ def xllamacpp(python: str = "/opt/venv/bin/python") -> Build:
         version="2026.10",
         detail="xllamacpp 2026.10 of our own environment",
         flags=FLAGS,
+    )
+
+
+def llama_cpp_python(version: str = "0.3.36", *without: str) -> Build:
+    """`without`: settings that this version has not."""
+    path = "/opt/llama-cpp-python/bin/python"
+    settings = {name: kind for name, kind in SETTINGS.items() if name not in without}
+    return Build(
+        id=LLAMA_CPP_PYTHON,
+        command=(path, *SERVER),
+        version=version,
+        detail=f"{path}, llama-cpp-python {version}",
+        flags=flags_of_settings(settings),
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from reconciler.backend import llama_cpp_python as llama_cpp_python_adapter
 from reconciler.backend import llama_server as llama_server_adapter
 from reconciler.backend import vllm as vllm_adapter
 from reconciler.backend import xllamacpp as xllamacpp_adapter
@@ -28,6 +29,7 @@ from tests.backend.build import (
     RERANKER,
     files,
     gpu,
+    llama_cpp_python,
     llama_server,
     model,
     vllm,
@@ -69,6 +71,11 @@ ADAPTERS = {
         ),
     ),
     "xllamacpp": (xllamacpp_adapter, xllamacpp()),
+    "llama-cpp-python 0.3.36": (llama_cpp_python_adapter, llama_cpp_python()),
+    "llama-cpp-python 0.3.2": (
+        llama_cpp_python_adapter,
+        llama_cpp_python("0.3.2", "chat_template_kwargs"),
+    ),
     **{
         f"vllm-{kind} {version}": (vllm_adapter, vllm(f"vllm-{kind}", version))
         for kind in ("cuda", "rocm", "cpu")

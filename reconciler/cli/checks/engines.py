@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from reconciler.backend.builds import discover
 from reconciler.backend.engines import Engines
 from reconciler.backend.inventory import (
+    LLAMA_CPP_PYTHON,
     VLLM_CPU,
     VLLM_CUDA,
     VLLM_ROCM,
@@ -22,12 +23,14 @@ from reconciler.plan.desired import Desired
 def engine_findings(
     llama_server: str | None,
     vllm: str | None,
+    llama_cpp_python: str | None,
     named: Sequence[NamedEngine],
     desired: Desired | None,
 ) -> Iterator[Finding]:
     inventory = discover(
         llama_server=llama_server,
         vllm=vllm,
+        llama_cpp_python=llama_cpp_python,
         search_path=os.environ.get("PATH", ""),
         python=sys.executable,
         engines=named,
@@ -49,11 +52,17 @@ def engine_findings(
             yield fail(f"engine of {model.name}", refusal, "change the manifest, or the node")
 
 
+_OPTIONS = {
+    **dict.fromkeys((VLLM_CUDA, VLLM_ROCM, VLLM_CPU), "--vllm"),
+    LLAMA_CPP_PYTHON: "--llama-cpp-python",
+}
+
+
 def _option(gap: Missing) -> str:
     """By which an operator has said where it is."""
     if gap.name is not None:
         return f"--engine {gap.name}=…"
-    return "--vllm" if gap.id in (VLLM_CUDA, VLLM_ROCM, VLLM_CPU) else "--llama-server"
+    return _OPTIONS.get(gap.id, "--llama-server")
 
 
 def _by_reason(inventory: Inventory) -> list[list[Missing]]:
