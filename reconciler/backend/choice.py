@@ -92,44 +92,50 @@ def choose(
     if len(devices) > 1 and any(device.mig_of is not None for device in devices):
         return Refusal(reason="cannot run on several MIG instances: CUDA shows a process only one")
     if spec.engine is not None:
-        return _of_that_name(spec.engine, spec.backend, format, inventory, devices)
+        return _of_that_name(spec, format, inventory, devices)
     if spec.backend != "auto":
         return _named(spec.backend, format, inventory, devices)
     return _first(format, inventory, devices)
 
 
-def no_such_engine(name: str, there: Sequence[tuple[str, str]]) -> str:
-    """`there`: of each build of the node that has a name, that and its id."""
-    cannot = f"cannot use engine {name}: this node"
-    if not there:
-        return f"{cannot} names no builds; start its agent with --engine {name}=BACKEND:PATH"
-    close = difflib.get_close_matches(name, [known for known, _ in there], n=1)
-    meant = f"; did you mean {close[0]}?" if close else ""
-    return f"{cannot} has {', '.join(f'{known} ({id})' for known, id in there)}{meant}"
-
-
-def _of_that_name(
-    name: str, backend: str, format: Format, inventory: Inventory, devices: Sequence[Gpu]
-) -> Choice | Refusal:
-    """The build that is called so, whatever else there is."""
+def build_named(spec: ModelSpec, inventory: Inventory) -> Build | Refusal:
+    """The build whose name the manifest gives as `engine`, whatever else there is."""
+    name = spec.engine or ""
+    cannot = f"cannot use engine {name}:"
     found = inventory.named(name)
     if found is None:
-        reason = no_such_engine(name, inventory.names)
+        reason = f"{cannot} {_no_such_name(name, inventory.names)}"
         return Refusal(reason=reason, passed_over=(reason,))
-    cannot = f"cannot use engine {name}:"
-    if backend not in ("auto", found.id):
-        return Refusal(
-            reason=f"{cannot} it is a build of {found.id}, and the manifest asks for {backend}"
-        )
-    unfit = _unfit(found.id, format, devices)
-    if unfit is not None:
-        cpu = "; gpus: 0 is the CPU" if devices and _CPU in _RUNS_ON[found.id] else ""
-        return Refusal(reason=f"{cannot} {found.id} {unfit}{cpu}")
+    if spec.backend not in ("auto", found.id):
+        asked = f"it is a build of {found.id}, and the manifest asks for {spec.backend}"
+        return Refusal(reason=f"{cannot} {asked}")
     if isinstance(found, Missing):
         reason = f"{cannot} {found.reason}"
         return Refusal(reason=reason, passed_over=(f"{name}: {found.reason}",))
-    reason = f"the manifest asks for {name}: {found.detail}"
-    return Choice(build=found, reason=reason, devices=tuple(devices))
+    return found
+
+
+def _no_such_name(name: str, there: Sequence[tuple[str, str]]) -> str:
+    """`there`: of each build of the node that has a name, that and its id."""
+    if not there:
+        return f"this node names no builds; start its agent with --engine {name}=BACKEND:PATH"
+    close = difflib.get_close_matches(name, [known for known, _ in there], n=1)
+    meant = f"; did you mean {close[0]}?" if close else ""
+    return f"this node has {', '.join(f'{known} ({id})' for known, id in there)}{meant}"
+
+
+def _of_that_name(
+    spec: ModelSpec, format: Format, inventory: Inventory, devices: Sequence[Gpu]
+) -> Choice | Refusal:
+    build = build_named(spec, inventory)
+    if isinstance(build, Refusal):
+        return build
+    unfit = _unfit(build.id, format, devices)
+    if unfit is not None:
+        cpu = "; gpus: 0 is the CPU" if devices and _CPU in _RUNS_ON[build.id] else ""
+        return Refusal(reason=f"cannot use engine {build.name}: {build.id} {unfit}{cpu}")
+    reason = f"the manifest asks for {build.name}: {build.detail}"
+    return Choice(build=build, reason=reason, devices=tuple(devices))
 
 
 def _named(

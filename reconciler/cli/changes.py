@@ -74,6 +74,7 @@ class FieldChange:
 class Change:
     """What happens to one model. `state`: as it is now; None: it is not there.
 
+    `engine`: what is to be said of it; None: nothing.
     `fetch`: the files come from the hub first; None: nothing is said of them. `fallback`: what is
     taken where no backend can run `source`. `need`: of memory; None: not known.
     """
@@ -86,6 +87,7 @@ class Change:
     fetch: bool | None = None
     source: str | None = None
     fallback: str | None = None
+    engine: str | None = None
     need: Need | None = None
 
 

@@ -2,6 +2,7 @@
 
 import socket
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +12,7 @@ import typer
 from reconciler.cli.candidate import read_manifest
 from reconciler.cli.changes import NodeChanges, Verb, changes
 from reconciler.cli.client import Agent, Json, find_agent, known_agent
+from reconciler.cli.engine_outlook import engine_refusals, unknown_engines, with_engines
 from reconciler.cli.exits import ExitCode
 from reconciler.cli.fallback_outlook import on_fallbacks
 from reconciler.cli.gpu_outlook import given
@@ -80,7 +82,7 @@ def plan(
         against = f"as the agent at {agent.url} plans it now"
     elif agent is None:
         wanted = read_manifest(manifest)
-        nodes = [changes(each, [], {}) for each in _offline(wanted, node, folder)]
+        nodes = [_from_nothing(each) for each in _offline(wanted, node, folder)]
         against = "from nothing (no agent was asked)"
     else:
         wanted = read_manifest(manifest)
@@ -101,6 +103,11 @@ def _offline(manifest: Manifest, node: str | None, folder: Path) -> list[Desired
     here = read_json(folder / "node.json").get("node")
     chosen = [node] if node else sorted(named) or [str(here or socket.gethostname())]
     return [select(manifest, node=name, revision="") for name in chosen]
+
+
+def _from_nothing(desired: Desired) -> NodeChanges:
+    made = changes(desired, [], {})
+    return replace(made, notes=(*made.notes, *unknown_engines(desired)))
 
 
 def _nodes(agent: Agent, node: str | None) -> Mapping[str, Json]:
@@ -125,7 +132,8 @@ def _against(manifest: Manifest, agent: Agent, view: Json) -> NodeChanges:
     wanted = on_fallbacks(select(manifest, node=node, revision=""), running)
     on_gpus = given(wanted, view, running)
     fields = {model.name: fields_of(model) for model in on_gpus.desired.models}
-    return changes(on_gpus.desired, running, fields, on_gpus.refusals)
+    refusals = {**on_gpus.refusals, **engine_refusals(wanted, view)}
+    return with_engines(changes(on_gpus.desired, running, fields, refusals), view, wanted)
 
 
 def _print(
@@ -143,8 +151,9 @@ def _print(
 def _own(agent: Agent, view: Json) -> NodeChanges:
     told = agent.get("/api/management/plan", server=str(view["node"]))
     suspended = is_suspended(view)
-    return NodeChanges(
+    made = NodeChanges(
         node=NodeName(told["node"]),
         changes=tuple(planned_by(model, suspended=suspended) for model in told["models"]),
         notes=tuple(told["waits"]),
     )
+    return with_engines(made, view)

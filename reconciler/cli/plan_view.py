@@ -117,6 +117,7 @@ def _change_as_json(change: Change) -> Json:
         "state": change.state,
         "source": change.source,
         "fallback": change.fallback,
+        "engine": change.engine,
         "fetch": change.fetch,
         "memory": change.need.figures if change.need else None,
         "fields": [{"path": each.path, "old": each.old, "new": each.new} for each in change.fields],
@@ -137,6 +138,8 @@ def _lines(change: Change, width: int) -> Iterator[Text]:
             yield Text(f"{indent}{or_else}", style="dim")
     if change.need is not None and change.verb in _STARTING:
         yield Text(f"{indent}needs {change.need}", style="dim")
+    if change.engine is not None:
+        yield Text(f"{indent}engine: {change.engine}", style="dim")
     for each in change.fields:
         yield Text(f"{indent}{each.path}: {_value(each.old)} → {_value(each.new)}")
 

@@ -35,6 +35,7 @@ def render(servers: Sequence[Json], *, width: int) -> RenderableType:
         parts.append(table(columns, [row[-len(columns) :] for row in rows], width=width))
     else:
         parts.append(Text("no model is selected here", style="dim"))
+    parts += [line for server in servers for line in _engines(server)]
     for server in servers:
         parts += _notes(server)
     return Group(*parts)
@@ -80,6 +81,17 @@ def _gpus(gpu: Json) -> Iterator[str]:
     yield said
 
 
+def _engines(server: Json) -> Iterator[Text]:
+    """Builds that have a name. What cannot be used is told as a condition."""
+    said = [
+        f"{each['name']} is {each['id']} {each.get('version') or 'of an unknown version'}"
+        for each in server.get("engines", ())
+        if each.get("name") and not each.get("problem")
+    ]
+    if said:
+        yield Text(f"\nengines of {server.get('node')}: {', '.join(said)}", style="dim")
+
+
 def _row(server: Json, model: Json) -> list[Text]:
     name = Text(str(model["name"]))
     if aliases := model.get("aliases"):
@@ -90,11 +102,17 @@ def _row(server: Json, model: Json) -> list[Text]:
         name,
         Text(f"{state}{_percent(model)}", style=_COLOURS.get(state, "yellow")),
         Text(str(model.get("model_type") or "-")),
-        Text(str(model.get("backend") or "-")),
+        Text(_backend(model)),
         Text(str(model.get("pid") or "-")),
         Text(str(model.get("in_flight", "-"))),
         Text(_reason(model)),
     ]
+
+
+def _backend(model: Json) -> str:
+    name = (model.get("engine") or {}).get("name")
+    backend = str(model.get("backend") or "-")
+    return backend if name is None else f"{name} ({backend})"
 
 
 def _reason(model: Json) -> str:
@@ -120,6 +138,8 @@ def _notes(server: Json) -> Iterator[RenderableType]:
     for model in server.get("models", ()):
         if newer := model.get("newer"):
             yield Text(f"\n{model['name']}: {newer.get('reason')}", style="yellow")
+        if drift := (model.get("engine") or {}).get("drift"):
+            yield Text(f"\nengine of {model['name']}: {drift}", style="yellow")
         if lines := model.get("last_lines"):
             yield Text(f"\nlast lines of {model['name']}:", style="bold")
             yield from _dim(lines[-_LAST_LINES:])

@@ -115,8 +115,8 @@ def _print_text(inspection: Inspection, desired: Desired | None, files: int) -> 
     if desired is not None:
         _print_node(console, desired)
     if engines := _engines(inspection):
-        said = f"builds that the nodes have to name (--engine), as only they know: {', '.join(engines)}"
-        console.print(Text(said, style="dim"))
+        said = "engines, which only the agents of the nodes know (run --engine): "
+        console.print(Text(f"{said}{', '.join(engines)}", style="dim"))
     style = "red" if inspection.manifest is None else "green"
     console.print(Text(_summary(inspection, files), style=style))
 
