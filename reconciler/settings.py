@@ -6,6 +6,7 @@ from pathlib import Path
 
 from reconciler.backend.inventory import NamedEngine
 from reconciler.cache.budget import Budget
+from reconciler.manifest.policy import STRICT, Permissions
 from reconciler.plan.gpu_mode import GpuMode
 from reconciler.plan.ids import NodeName
 
@@ -40,6 +41,7 @@ class Settings:
     `max_body_bytes`: of an inference request. `queue_length`, `queue_seconds`: who waits for a
     model with `max_in_flight`. `heartbeat_seconds`: without a byte in a stream until a comment.
     `gpu_mode`: whether the GPUs that are seen are the node's, or a device plugin gave them.
+    `permissions`: what manifests may ask of engines beyond the usual.
     `rename_node`: the old name that the data folder remembers and that may be given up (R2).
     """
 
@@ -57,6 +59,7 @@ class Settings:
     llama_cpp_python: str | None = None
     engines: tuple[NamedEngine, ...] = ()
     gpu_mode: GpuMode = GpuMode.NODE
+    permissions: Permissions = STRICT
     poll_interval: float = 5.0
     max_parallel_loads: int = 2
     ports: range = range(18000, 19000)

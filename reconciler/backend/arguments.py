@@ -14,24 +14,21 @@ from pathlib import PurePosixPath
 
 from reconciler.backend.flags import Flag, Flags, Takes
 from reconciler.errors import Rejected
-from reconciler.manifest.refused import refused_reason, refused_value
 from reconciler.plan.desired import JsonValue
 
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9._-]*")
-_NUMBER = re.compile(r"-[0-9.]+")
+_NUMBER = re.compile(r"-(\d+\.?\d*|\.\d+)(e-?\d+)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
     """How one family of engines reads its command line.
 
-    `family`: what the manifest calls it, in `defaults.extra_args` and the policy. `separators`:
-    between the values of a list, for flags other than those with a comma; `repeated`: flags that
-    are written once for each value. `reads_dashes`: a value that begins with one is read as
-    another flag. `parts`: `flag.key` sets one key of the flag's JSON.
+    `separators`: between the values of a list, for flags other than those with a comma;
+    `repeated`: flags that are written once for each value. `reads_dashes`: a value that begins
+    with one is read as another flag. `parts`: `flag.key` sets one key of the flag's JSON.
     """
 
-    family: str
     separators: Mapping[str, str] = field(default_factory=dict)
     repeated: frozenset[str] = frozenset()
     reads_dashes: bool = False
@@ -76,7 +73,7 @@ def translate(extra_args: Mapping[str, JsonValue], tongue: Tongue, root: str) ->
     arguments: list[Argument] = []
     named: dict[tuple[Flag, str], str] = {}
     for key, value in extra_args.items():
-        name, flag = _flag(key, value, tongue)
+        name, flag = _flag(key, tongue)
         part = (flag, name.partition(".")[2])
         if part in named:
             raise _rejected(key, f"it means the same as {named[part]}, which stands there too")
@@ -86,8 +83,8 @@ def translate(extra_args: Mapping[str, JsonValue], tongue: Tongue, root: str) ->
     return Arguments(arguments=tuple(arguments), named=frozenset(flag for flag, _ in named))
 
 
-def _flag(key: str, value: JsonValue, tongue: Tongue) -> tuple[str, Flag]:
-    flags, family = tongue.flags, tongue.dialect.family
+def _flag(key: str, tongue: Tongue) -> tuple[str, Flag]:
+    flags = tongue.flags
     if not _KEY.fullmatch(key):
         raise _rejected(key, "write a flag's long name without its dashes, as in ctx_size")
     whole, dot, part = key.partition(".") if tongue.dialect.parts else (key, "", "")
@@ -98,9 +95,6 @@ def _flag(key: str, value: JsonValue, tongue: Tongue) -> tuple[str, Flag]:
         hint = f"; did you mean {_as_key(nearest)}?" if nearest else ""
         raise _rejected(key, f"{tongue.engine} has no flag {base}{hint}")
     flag = flag or Flag(names=(base,), takes=Takes.UNKNOWN)
-    for spelling in (base, *flag.names):
-        if reason := refused_reason(family, spelling) or refused_value(family, spelling, value):
-            raise _rejected(key, reason)
     if flag.removed is not None:
         raise _rejected(key, f"{tongue.engine} has removed {base}: {flag.removed}")
     return base + dot + part, flag
@@ -190,7 +184,9 @@ def _word(entry: _Entry, value: JsonValue) -> str:
     match value:
         case str():
             _need_sayable(key, value)
-            if entry.dialect.reads_dashes and value.startswith("-") and not _NUMBER.match(value):
+            # A flag of which nothing is known may be a switch, and the next word another flag.
+            other_flag = entry.dialect.reads_dashes or entry.flag.takes is Takes.UNKNOWN
+            if other_flag and value.startswith("-") and not _NUMBER.fullmatch(value):
                 raise _rejected(key, f"{value} begins with a dash, so it would be another flag")
             return _with_files(entry, value)
         case float() if not math.isfinite(value):

@@ -31,8 +31,10 @@ from reconciler.backend.launch import Launch
 from reconciler.backend.loading import Loading
 from reconciler.backend.model_info import ModelInfo
 from reconciler.backend.options import Options
+from reconciler.backend.policy import need_permission
 from reconciler.backend.site import Site
 from reconciler.errors import Bug, Rejected, Transient
+from reconciler.manifest.policy import STRICT, Permissions
 from reconciler.plan.desired import DesiredModel, Format, ModelSpec
 from reconciler.plan.gpus import Gpu
 from reconciler.plan.memory import Need
@@ -105,7 +107,7 @@ class Assessment:
 class Engines:
     """The builds of this node. Safe to be asked from several threads.
 
-    `shared_cache`: see `Site`. `machine_bytes`: see `Loading`.
+    `shared_cache`: see `Site`. `machine_bytes`: see `Loading`. `permissions`: the node's policy.
     """
 
     def __init__(
@@ -113,8 +115,10 @@ class Engines:
         inventory: Inventory,
         shared_cache: str | None = None,
         machine_bytes: int | None = None,
+        permissions: Permissions = STRICT,
     ) -> None:
         self._inventory = inventory
+        self._permissions = permissions
         self._machine_bytes = machine_bytes
         self._contents = Contents()
         self._shared_cache = shared_cache
@@ -145,6 +149,10 @@ class Engines:
             taken_for = "" if files else _taken_for(model, format)
             refusal = f"{chosen.reason}{taken_for}"
             return Assessment(refusal=refusal, no_backend=chosen, format=format)
+        try:
+            need_permission(spec, chosen.build, self._permissions, model.place)
+        except Rejected as exc:
+            return Assessment(choice=chosen, refusal=str(exc))
         try:
             info = self._contents.of(files) if files else ModelInfo()
             if files:
@@ -211,6 +219,7 @@ class Engines:
             devices=choice.devices,
             shared_cache=self._shared_cache,
         )
+        need_permission(model.spec, choice.build, self._permissions, model.place)
         info = self._contents.of(files)
         launch = _adapter(choice.build).launch(model, files, choice.build, info, site)
         return replace(launch, gpu_share=model.gpu_share, build=choice.build)

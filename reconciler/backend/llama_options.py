@@ -16,7 +16,6 @@ HOST = "127.0.0.1"
 KEY_VARIABLE = "LLAMA_API_KEY"
 """Of llama-server: argv can be read by every user of the node."""
 DIALECT = Dialect(
-    family="llama",
     separators={"--samplers": ";"},
     repeated=frozenset({"--logit-bias", "--dry-sequence-breaker", "--reverse-prompt"}),
 )

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from reconciler.backend.inventory import NamedEngine
+from reconciler.cli.allowed import AllowedFlags, AllowedVariables, permissions
 from reconciler.cli.checks.agent import agent_findings
 from reconciler.cli.checks.data_folder import data_folder_findings, lock_holder
 from reconciler.cli.checks.engines import engine_findings
@@ -35,6 +36,7 @@ from reconciler.cli.options import (
     port_range,
 )
 from reconciler.cli.output import Output, OutputOption, console, print_json, show
+from reconciler.manifest.policy import Permissions
 from reconciler.node.data_folder import read_json
 from reconciler.plan.desired import Desired
 from reconciler.plan.gpu_mode import GpuMode
@@ -60,6 +62,7 @@ class Subject:
     llama_cpp_python: str | None
     engines: tuple[NamedEngine, ...]
     gpu_mode: GpuMode
+    permissions: Permissions
     ports: range
     server: str | None
 
@@ -99,6 +102,8 @@ def doctor(
     ] = None,
     engine: EngineOption = None,
     gpu_mode: GpuModeOption = GpuMode.NODE,
+    allow_engine_arg: AllowedFlags = None,
+    allow_engine_env: AllowedVariables = None,
     ports: Annotated[
         str, typer.Option(envvar="XGEN_PORTS", metavar="FIRST-LAST", help="For its backends.")
     ] = "18000-18999",
@@ -124,6 +129,7 @@ def doctor(
         llama_cpp_python=llama_cpp_python,
         engines=named_engines(engine),
         gpu_mode=gpu_mode,
+        permissions=permissions(allow_engine_arg, allow_engine_env),
         ports=port_range(ports),
         server=server,
     )
@@ -153,7 +159,12 @@ def _findings(subject: Subject) -> Iterator[Finding]:
     yield from hub_findings(subject.hub, desired)
     yield from mirror_findings(os.environ)
     yield from engine_findings(
-        subject.llama_server, subject.vllm, subject.llama_cpp_python, subject.engines, desired
+        subject.llama_server,
+        subject.vllm,
+        subject.llama_cpp_python,
+        subject.engines,
+        desired,
+        subject.permissions,
     )
     yield from port_findings(subject.listen, subject.ports, holder=lock_holder(subject.folder))
     yield from agent_findings(subject.server, subject.folder)

@@ -10,6 +10,7 @@ import typer
 
 from reconciler import log
 from reconciler.cli.agent_process import run_until_signalled
+from reconciler.cli.allowed import AllowedFlags, AllowedVariables, permissions
 from reconciler.cli.engine_option import EngineOption, named_engines
 from reconciler.cli.node_name import check_default, node_name
 from reconciler.cli.options import (
@@ -100,6 +101,8 @@ def run(
     ] = None,
     engine: EngineOption = None,
     gpu_mode: GpuModeOption = GpuMode.NODE,
+    allow_engine_arg: AllowedFlags = None,
+    allow_engine_env: AllowedVariables = None,
     poll_interval: Annotated[
         float,
         typer.Option(
@@ -186,6 +189,7 @@ def run(
         llama_cpp_python=llama_cpp_python,
         engines=named_engines(engine),
         gpu_mode=gpu_mode,
+        permissions=permissions(allow_engine_arg, allow_engine_env),
         poll_interval=poll_interval,
         max_parallel_loads=max_parallel_loads,
         ports=port_range(ports),

@@ -7,8 +7,17 @@ another.
 from collections.abc import Iterator
 
 from reconciler.manifest.family import LLAMA, VLLM, backend_family
+from reconciler.manifest.policy import (
+    ALLOW_FLAG,
+    ALLOW_VARIABLE,
+    UNKNOWN_FLAG,
+    Ruling,
+    canonical,
+    flag_ruling,
+    nearest_flag,
+    variable_ruling,
+)
 from reconciler.manifest.problem import Finding, Loc, Severity, shown
-from reconciler.manifest.refused import canonical, refused_env_reason, refused_reason, refused_value
 from reconciler.manifest.supported import unsupported
 from reconciler.plan.desired import JsonValue
 
@@ -91,22 +100,31 @@ def _flag_findings(loc: Loc, flags: _Map, family: str) -> Iterator[Finding]:
         if first != flag:
             message = f"{shown(flag)} and {shown(first)} are the same flag"
             yield Finding(loc=(*loc, flag), message=message, at_key=True)
-        if reason := refused_reason(family, flag):
-            message = f"the flag {shown(flag)} is refused: {reason}"
-            yield Finding(loc=(*loc, flag), message=message, at_key=True)
-        elif reason := refused_value(family, flag, value):
-            yield Finding(loc=(*loc, flag), message=f"this value is refused: {reason}")
+        if ruling := flag_ruling(family, flag, value):
+            near = nearest_flag(family, flag) if ruling.reason == UNKNOWN_FLAG else None
+            hint = f"; did you mean {near}?" if near else ""
+            yield _refused((*loc, flag), f"flag {shown(flag)}", ruling, ALLOW_FLAG, hint)
 
 
 def _env_findings(loc: Loc, env: _Map) -> Iterator[Finding]:
     for name, value in env.items():
-        if reason := refused_env_reason(name):
-            message = f"the variable {shown(name)} is refused: {reason}"
-            yield Finding(loc=(*loc, name), message=message, at_key=True)
+        if ruling := variable_ruling(name, value):
+            yield _refused((*loc, name), f"variable {shown(name)}", ruling, ALLOW_VARIABLE)
         given = [key for key in ("from_env", "from_file") if _map(value).get(key) is not None]
         if isinstance(value, dict) and len(given) != 1:
             message = "must hold exactly one of from_env and from_file"
             yield Finding(loc=(*loc, name), message=message)
+
+
+def _refused(loc: Loc, what: str, ruling: Ruling, option: str, hint: str = "") -> Finding:
+    """An error, or a warning where a node may allow it."""
+    if ruling.never:
+        return Finding(loc=loc, message=f"the {what} is refused: {ruling.reason}", at_key=True)
+    message = (
+        f"the {what} is refused, except on nodes whose operator allows it "
+        f"({option} {ruling.name}): {ruling.reason}{hint}"
+    )
+    return Finding(loc=loc, message=message, severity=Severity.WARNING, at_key=True)
 
 
 def _map(value: JsonValue) -> _Map:

@@ -9,8 +9,8 @@ from reconciler.manifest.claims import clashes
 from reconciler.manifest.family import LLAMA, backend_family
 from reconciler.manifest.model import Defaults, Fallback, Model, NodeSettings
 from reconciler.manifest.parse import ParsedFile, PlacedDocument
+from reconciler.manifest.policy import canonical
 from reconciler.manifest.problem import Problem
-from reconciler.manifest.refused import canonical
 from reconciler.plan.desired import Timeouts
 from reconciler.plan.ids import Place
 

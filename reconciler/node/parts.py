@@ -248,6 +248,7 @@ def _engines(settings: Settings, found: Discovery) -> Engines:
         found.look(),
         shared_cache=str(settings.data_dir / "engines"),
         machine_bytes=read_physical(),
+        permissions=settings.permissions,
     )
 
 

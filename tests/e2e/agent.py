@@ -20,6 +20,8 @@ from tests.waiting import wait_for, wait_until
 
 Entry = dict[str, Any]
 REPOSITORY = Path(__file__).resolve().parents[2]
+VARIABLES = "STAND_IN A_TOKEN KEEP LEVEL OTHER"
+"""What the manifests of these tests set, and no engine knows."""
 STAND_IN = REPOSITORY / "tests" / "stand_in_backend.py"
 
 
@@ -89,7 +91,12 @@ class Agent:
                 stdout=log,
                 stderr=log,
                 cwd=REPOSITORY,
-                env={**os.environ, "TMPDIR": str(self.scratch), **self.environment},
+                env={
+                    **os.environ,
+                    "TMPDIR": str(self.scratch),
+                    "XGEN_ALLOW_ENGINE_ENV": VARIABLES,
+                    **self.environment,
+                },
                 start_new_session=True,
             )
 

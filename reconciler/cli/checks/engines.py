@@ -17,6 +17,7 @@ from reconciler.backend.inventory import (
     called,
 )
 from reconciler.cli.checks.finding import Finding, fail, ok, skip, warn
+from reconciler.manifest.policy import Permissions
 from reconciler.plan.desired import Desired
 
 
@@ -26,6 +27,7 @@ def engine_findings(
     llama_cpp_python: str | None,
     named: Sequence[NamedEngine],
     desired: Desired | None,
+    permissions: Permissions,
 ) -> Iterator[Finding]:
     inventory = discover(
         llama_server=llama_server,
@@ -45,7 +47,7 @@ def engine_findings(
             yield skip("engine", f"{names}: {reason}")
         else:
             yield fail("engine", f"{names}: cannot be used", reason)
-    engines = Engines(inventory)
+    engines = Engines(inventory, permissions=permissions)
     for model in desired.models if desired else ():
         refusal = engines.assess(model, None).refusal if model.enabled else None
         if refusal is not None:

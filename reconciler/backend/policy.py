@@ -1,0 +1,49 @@
+"""What this node lets a model ask of its engine: the policy, for one build's flags (PURE)."""
+
+from collections.abc import Iterator
+
+from reconciler.backend.inventory import Build
+from reconciler.errors import Rejected
+from reconciler.manifest.family import LLAMA, VLLM
+from reconciler.manifest.policy import (
+    ALLOW_FLAG,
+    ALLOW_VARIABLE,
+    Permissions,
+    Ruling,
+    canonical,
+    flag_ruling,
+    variable_ruling,
+)
+from reconciler.plan.desired import ModelSpec
+from reconciler.plan.ids import Place
+
+
+def need_permission(spec: ModelSpec, build: Build, permissions: Permissions, place: Place) -> None:
+    """Raises Rejected for what is refused here, with what would allow it. `place`: the model's."""
+    for where, ruling, option, allowed in _rulings(spec, build, permissions):
+        if ruling.never:
+            raise Rejected(f"cannot use {where} ({place}): {ruling.reason}")
+        if ruling.name not in allowed:
+            raise Rejected(
+                f"cannot use {where} ({place}): {ruling.reason}; if this node is to allow it, its "
+                f"operator starts the agent with {option} {ruling.name}"
+            )
+
+
+def _rulings(
+    spec: ModelSpec, build: Build, permissions: Permissions
+) -> Iterator[tuple[str, Ruling, str, frozenset[str]]]:
+    family = VLLM if build.id.startswith("vllm-") else LLAMA
+    for key, value in spec.extra_args.items():
+        option = f"--{canonical(key).replace('_', '-')}"
+        if family == VLLM:
+            option = option.partition(".")[0]
+        flag = build.flags.find(option)
+        if flag is None and build.flags.complete:
+            continue  # this build has no such flag, which is said when it is put into words
+        names = flag.negations if flag and option in flag.negations else flag.names if flag else ()
+        if ruling := flag_ruling(family, key, value, names):
+            yield f"extra_args.{key}", ruling, ALLOW_FLAG, permissions.flags
+    for name, told in spec.env.items():
+        if ruling := variable_ruling(name, told):
+            yield f"env.{name}", ruling, ALLOW_VARIABLE, permissions.variables

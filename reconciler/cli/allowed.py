@@ -1,0 +1,51 @@
+"""What manifests may ask of engines on this node beyond the usual, as its operator says it."""
+
+from typing import Annotated
+
+import typer
+
+from reconciler.manifest.policy import (
+    ALLOW_FLAG,
+    ALLOW_VARIABLE,
+    Permissions,
+    canonical,
+    never_allowed,
+    variable_ruling,
+)
+
+AllowedFlags = Annotated[
+    list[str] | None,
+    typer.Option(
+        ALLOW_FLAG,
+        envvar="XGEN_ALLOW_ENGINE_ARG",
+        metavar="NAME",
+        help="A dangerous flag that manifests may set on this node, such as trust_remote_code. "
+        "Can be given several times; in the environment with blanks between.",
+    ),
+]
+
+AllowedVariables = Annotated[
+    list[str] | None,
+    typer.Option(
+        ALLOW_VARIABLE,
+        envvar="XGEN_ALLOW_ENGINE_ENV",
+        metavar="NAME",
+        help="The same for a variable of `env`.",
+    ),
+]
+
+
+def permissions(flags: list[str] | None, variables: list[str] | None) -> Permissions:
+    """The node's policy; what no node can allow is bad usage."""
+    for flag in flags or ():
+        if reason := never_allowed(flag):
+            raise typer.BadParameter(f"no node can allow {flag!r}: {reason}", param_hint=ALLOW_FLAG)
+    for name in variables or ():
+        ruling = variable_ruling(name, "")
+        if ruling is not None and ruling.never:
+            said = f"no node can allow {name!r}: {ruling.reason}"
+            raise typer.BadParameter(said, param_hint=ALLOW_VARIABLE)
+    return Permissions(
+        flags=frozenset(canonical(flag) for flag in flags or ()),
+        variables=frozenset(variables or ()),
+    )

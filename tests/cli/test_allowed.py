@@ -1,0 +1,51 @@
+"""The node's policy on the command line."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import xgen_model
+from tests.e2e.manifests import manifest, model
+
+
+@pytest.mark.parametrize(
+    ("option", "name", "why"),
+    [
+        ("--allow-engine-arg", "host", "the agent sets it itself"),
+        ("--allow-engine-arg", "served-model-name", "use name and aliases"),
+        ("--allow-engine-env", "CUDA_VISIBLE_DEVICES", "use gpus or gpu_ids"),
+    ],
+)
+def test_what_no_node_can_allow_is_bad_usage(
+    tmp_path: Path, option: str, name: str, why: str
+) -> None:
+    where = ("--manifest", tmp_path, "--data-dir", tmp_path / "data")
+    done = xgen_model("run", *where, option, name)
+    assert done.returncode == 64
+    said = " ".join(done.stderr.replace("│", " ").split())
+    assert f"no node can allow '{name}'" in said
+    assert why in said
+
+
+def test_doctor_judges_models_by_what_the_node_allows(tmp_path: Path) -> None:
+    """Exactly as the agent that gets the same environment."""
+    file = tmp_path / "models.yaml"
+    file.write_text(
+        manifest(model("a", backend="xllamacpp", env="{MY_OWN: x}", extra_args="{lora: /srv/x}")),
+        encoding="utf-8",
+    )
+    where = ("--manifest", file, "--data-dir", tmp_path / "data", "--output", "json")
+    refused = _engine_of_a(xgen_model("doctor", *where).stdout)
+    assert refused is not None
+    assert refused.endswith("--allow-engine-env MY_OWN")
+    allowed = {"XGEN_ALLOW_ENGINE_ENV": "MY_OWN OTHER"}
+    told = _engine_of_a(xgen_model("doctor", *where, env=allowed).stdout)
+    assert told is not None
+    assert "has no flag --lora" in told
+
+
+def _engine_of_a(stdout: str) -> str | None:
+    checks = json.loads(stdout)["checks"]
+    found = [check["message"] for check in checks if check["subject"] == "engine of a"]
+    return str(found[0]) if found else None

@@ -1,0 +1,81 @@
+"""The node's policy: what a manifest asks for in vain costs nothing; what is allowed is done."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.agent import Agent, Entry
+from tests.e2e.conftest import MakeAgent
+from tests.e2e.manifests import REAL_PREFIX, manifest, model, real_model
+from tests.model_files import gemma
+
+
+def refused(agent: Agent, name: str, pid: int) -> str:
+    """The reason, once it is there; the backend is the one that served before, and serves."""
+
+    def told(entry: Entry) -> bool:
+        return entry["target"] is not None and entry["target"]["state"] == "blocked"
+
+    entry = agent.wait_model(name, told)
+    assert (entry["state"], entry["pid"]) == ("loaded", pid)
+    answer = agent.post("/v1/completions", {"model": name, "prompt": "hi", "max_tokens": 1})
+    assert answer.status_code == 200
+    return str(entry["target"]["reason"])
+
+
+def test_a_variable_of_the_loader_leaves_what_runs_alone(make_agent: MakeAgent) -> None:
+    """LD_PRELOAD in a pull request is code on every node."""
+    agent = make_agent()
+    agent.model_file()
+    agent.write(manifest(model("a"), model("b")))
+    agent.start()
+    agent.wait_up()
+    pids = {name: agent.wait_state(name, "loaded")["pid"] for name in "ab"}
+    agent.write(manifest(model("a", env="{LD_PRELOAD: /tmp/x.so}"), model("b", aliases="[c]")))
+    reason = refused(agent, "a", pids["a"])
+    assert "cannot use env.LD_PRELOAD (" in reason
+    assert reason.endswith("--allow-engine-env LD_PRELOAD")
+    # Only that model is refused: the rest of the same file is taken.
+    other = agent.wait_model("b", lambda entry: entry["aliases"] == ["c"])
+    assert other["pid"] == pids["b"]
+
+
+def test_a_dangerous_flag_starts_where_the_operator_allows_it(make_agent: MakeAgent) -> None:
+    agent = make_agent()
+    agent.model_file()
+    agent.write(manifest(model("a", extra_args="{slot_save_path: /tmp}")))
+    agent.start()
+    agent.wait_up()
+    entry = agent.wait_state("a", "blocked")
+    assert entry["reason"].endswith("--allow-engine-arg slot_save_path")
+    assert agent.stop() == 0
+    agent.start("--allow-engine-arg", "slot-save-path")
+    agent.wait_up()
+    agent.wait_state("a", "loaded")
+
+
+@pytest.mark.engine
+@pytest.mark.timeout(300)
+def test_a_template_of_the_node_on_a_real_llama_cpp(make_agent: MakeAgent, tmp_path: Path) -> None:
+    """A file outside the model's folder is refused with the model untouched, then allowed."""
+    template = tmp_path / "chat.jinja"
+    template.write_text("{{ messages[0].content }}", encoding="utf-8")
+    agent = make_agent(real=True)
+    shutil.copyfile(gemma(), agent.model_file(REAL_PREFIX, "gemma.gguf"))
+    agent.write(manifest(real_model("gemma", "ctx_size: 512")))
+    agent.start()
+    agent.wait_up()
+    before = agent.wait_state("gemma", "loaded", seconds=120)
+    assert before["backend"] == "xllamacpp"
+    asked = real_model("gemma", f"ctx_size: 512, chat_template_file: {template}")
+    agent.write(manifest(asked))
+    reason = refused(agent, "gemma", before["pid"])
+    assert reason.endswith("--allow-engine-arg chat_template_file")
+    assert agent.stop() == 0
+    agent.start("--allow-engine-arg", "chat_template_file")
+    agent.wait_up()
+    agent.wait_state("gemma", "loaded", seconds=120)
+    body = {"model": "gemma", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 1}
+    # The template adds nothing: only the word itself is a prompt, with the start of a text.
+    assert agent.post("/v1/chat/completions", body).json()["usage"]["prompt_tokens"] <= 2
