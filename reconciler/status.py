@@ -10,7 +10,7 @@ from reconciler.plan.actions import Plan
 from reconciler.plan.desired import Elsewhere, ModelSpec, ModelType, Timeouts
 from reconciler.plan.gpu_mode import GpuMode
 from reconciler.plan.ids import FilesDigest, ModelName, NodeName, Nonce, Place, SpecHash
-from reconciler.plan.memory import Need
+from reconciler.plan.memory import Needs
 from reconciler.plan.observed import EffectKind
 from reconciler.plan.phase import State
 
@@ -90,8 +90,8 @@ class ModelDetail:
 
     `spec`, `timeouts` and `place` are None for one that only still runs. `argv`: of the process,
     without its secrets. `failures_in_a_row`: what the backoff counts; `permanent`: it is blocked.
-    `failures`: the last ones, oldest first. `restart_causes`: how often, by cause. `need`: of
-    memory, by the spec; None: not known.
+    `failures`: the last ones, oldest first. `restart_causes`: how often, by cause. `needs`: of
+    memory, by the spec.
     """
 
     enabled: bool = True
@@ -108,7 +108,7 @@ class ModelDetail:
     failures_in_a_row: int = 0
     permanent: bool = False
     failures: tuple[FailureNote, ...] = ()
-    need: Need | None = None
+    needs: Needs = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

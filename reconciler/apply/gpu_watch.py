@@ -67,6 +67,10 @@ class GpuWatch:
         """The newest; None before the first."""
         return self._surveyed
 
+    def now(self) -> float:
+        """On the clock of `Surveyed.began`."""
+        return self._clock()
+
     def hurry(self) -> None:
         """Processes came or went. Without any GPU that is no news."""
         if self._surveyed is not None and any(each.devices for each in self._surveyed.answers):

@@ -1,7 +1,7 @@
 """The one door to the engines: can this model run here, and how is it started."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from secrets import token_urlsafe
 
 from reconciler.backend import (
@@ -37,7 +37,7 @@ from reconciler.errors import Bug, Rejected, Transient
 from reconciler.manifest.policy import STRICT, Permissions
 from reconciler.plan.desired import DesiredModel, Format, ModelSpec
 from reconciler.plan.gpus import Gpu
-from reconciler.plan.memory import Need
+from reconciler.plan.memory import Needs
 from reconciler.plan.observed import FilesCached
 from reconciler.plan.repository import SCHEME, gguf_is_meant, parse_repository
 
@@ -47,25 +47,25 @@ _KEY_BYTES = 24
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Adapter:
     """What an engine's module offers. `need_fit`: whether the files are of the model's type;
-    `check`: whether it can be told what the manifest says. Both raise Rejected. `need`: of the
-    host's memory."""
+    `check`: whether it can be told what the manifest says. Both raise Rejected. `needs`: of
+    memory."""
 
     need_fit: Callable[[ModelSpec, str, ModelInfo], None]
     check: Callable[[ModelSpec, str, ModelInfo, Build, Sequence[Gpu]], Options]
-    need: Callable[[Loading], Need]
+    needs: Callable[[Loading], Needs]
     launch: Callable[[DesiredModel, FilesCached, Build, ModelInfo, Site], Launch]
 
 
 _VLLM = _Adapter(
     need_fit=vllm_options.need_fit,
     check=vllm.check,
-    need=vllm_memory.need,
+    needs=vllm_memory.needs,
     launch=vllm.launch,
 )
 _LLAMA_SERVER = _Adapter(
     need_fit=llama_options.need_fit,
     check=llama_server.check,
-    need=llama_memory.need,
+    needs=llama_memory.needs,
     launch=llama_server.launch,
 )
 _ADAPTERS: Mapping[str, _Adapter] = {
@@ -76,7 +76,7 @@ _ADAPTERS: Mapping[str, _Adapter] = {
     XLLAMACPP: _Adapter(
         need_fit=llama_options.need_fit,
         check=xllamacpp.check,
-        need=llama_memory.need,
+        needs=llama_memory.needs,
         launch=xllamacpp.launch,
     ),
     VLLM_CUDA: _VLLM,
@@ -91,8 +91,8 @@ class Assessment:
 
     `no_backend`: it is refused because nothing here runs files of that `format`. `bad_files`: it is
     the content of the files that is refused, so that other content may do. `lasting`: the same
-    model and files will come to the same. `need`: of the host's memory; None: nothing is known of
-    it before the files are here.
+    model and files will come to the same. `needs`: of memory; none: nothing is
+    known of it before the files are here.
     """
 
     choice: Choice | None = None
@@ -101,7 +101,7 @@ class Assessment:
     format: Format = Format.AUTO
     bad_files: bool = False
     lasting: bool = True
-    need: Need | None = None
+    needs: Needs = field(default_factory=dict)
 
 
 class Engines:
@@ -174,17 +174,19 @@ class Engines:
             options = adapter.check(spec, root, info, chosen.build, chosen.devices)
         except Rejected as exc:
             return Assessment(choice=chosen, refusal=str(exc))
-        if files is None or chosen.devices:  # on GPUs little of the host's memory is needed
+        if files is None:
             return Assessment(choice=chosen)
         loading = Loading(
             spec=spec,
-            files=files,
+            size_bytes=files.size_bytes,
+            projector=files.mmproj is not None,
             info=info,
             build=chosen.build,
             options=options,
+            devices=chosen.devices,
             machine_bytes=self._machine_bytes,
         )
-        return Assessment(choice=chosen, need=adapter.need(loading))
+        return Assessment(choice=chosen, needs=adapter.needs(loading))
 
     def _backend(self, spec: ModelSpec) -> str:
         """That the manifest asks for, itself or by the name of a build."""

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import BinaryIO
 
+from reconciler.backend.gguf_layers import layers_of
 from reconciler.backend.gguf_types import tensor_bytes
 from reconciler.backend.kv_cache import gguf_kv_bytes
 from reconciler.backend.model_info import ModelInfo
@@ -40,11 +41,11 @@ Value = str | int | float | bool
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Whole:
-    """One file that is as large as its tensors need it to be. `head`: as `ModelInfo.scores`.
+    """One file that is as large as its tensors need it to be. `tensors`: by name, their bytes.
     `data_bytes`: behind its header."""
 
     keys: dict[str, Value]
-    head: bool
+    tensors: tuple[tuple[bytes, int], ...]
     data_bytes: int
 
 
@@ -57,7 +58,9 @@ def read_header(path: str) -> ModelInfo:
     first = _whole(path)
     info = _info(path, first.keys)
     later = [_whole(shard) for shard in _later_shards(path, info.shards)]
-    return replace(info, scores=any(file.head for file in (first, *later)))
+    tensors = [tensor for file in (first, *later) for tensor in file.tensors]
+    scores = any(name in _HEAD for name, _ in tensors)
+    return replace(info, scores=scores, layers=layers_of(tensors))
 
 
 def check_whole(path: str) -> None:
@@ -75,7 +78,7 @@ def _whole(path: str) -> _Whole:
         with open(path, "rb") as file:
             header = _Header(file)
             count, keys = _keys(header)
-            end, head = _tensors(header, count)
+            end, tensors = _tensors(header, count)
             begin = _aligned(header.position, keys) if count else header.position
             needed = begin + end
             size = os.fstat(file.fileno()).st_size
@@ -87,7 +90,7 @@ def _whole(path: str) -> _Whole:
         raise Rejected(
             f"cannot read {path}: it is cut off: {size} of at least {needed} bytes are there"
         )
-    return _Whole(keys=keys, head=head, data_bytes=size - begin)
+    return _Whole(keys=keys, tensors=tensors, data_bytes=size - begin)
 
 
 def _later_shards(path: str, count: int) -> Iterator[str]:
@@ -191,21 +194,23 @@ def _entries(header: _Header, count: int) -> Iterator[tuple[str, Value]]:
             yield key, header.scalar(_scalar(kind))
 
 
-def _tensors(header: _Header, count: int) -> tuple[int, bool]:
-    """Where the data of the last one ends, in bytes after the header, and whether one is a head.
+def _tensors(header: _Header, count: int) -> tuple[int, tuple[tuple[bytes, int], ...]]:
+    """Where the data of the last one ends, in bytes after the header, and how large each is.
 
     llama.cpp refuses a tensor that ends behind the file, too, but only while it loads.
     """
-    end, head = 0, False
+    end, found = 0, []
     for _ in range(count):
-        head |= header.raw(header.count()) in _HEAD
+        name = header.raw(header.count())
         dimensions = header.kind()
         if dimensions > _DIMENSIONS_LIMIT:
             raise _Malformed(f"its header has a tensor of {dimensions} dimensions")
         shape = [header.count() for _ in range(dimensions)]
         kind, offset = header.kind(), header.count()
-        end = max(end, offset + tensor_bytes(kind, shape))
-    return end, head
+        size = tensor_bytes(kind, shape)
+        found.append((name, size))
+        end = max(end, offset + size)
+    return end, tuple(found)
 
 
 def _aligned(position: int, keys: dict[str, Value]) -> int:

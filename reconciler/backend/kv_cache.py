@@ -68,13 +68,18 @@ def hf_kv_bytes(config: Mapping[str, JsonValue]) -> int | None:
     per_head = (
         _even(_positive(config.get("hidden_size")), heads) if length is None else _positive(length)
     )
-    kv_heads = config.get("num_key_value_heads")
     return _bytes(
         layers=_positive(config.get("num_hidden_layers")),
-        heads=_positive(kv_heads) if "num_key_value_heads" in config else heads,
+        heads=hf_kv_heads(config),
         key=per_head,
         value=per_head,
     )
+
+
+def hf_kv_heads(config: Mapping[str, JsonValue]) -> int | None:
+    """On so many heads keys and values are spread, by a config.json."""
+    named = "num_key_value_heads" if "num_key_value_heads" in config else "num_attention_heads"
+    return _positive(config.get(named))
 
 
 def _has_window(config: Mapping[str, JsonValue]) -> bool:

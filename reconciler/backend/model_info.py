@@ -4,6 +4,23 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Layers:
+    """How large a model's tensors are: of each block, and what comes before and after them.
+
+    `tied`: the embedding of words, which is the most of what comes before, is the output's too.
+    """
+
+    blocks: tuple[int, ...]
+    input_bytes: int
+    output_bytes: int
+    tied: bool
+
+    @property
+    def total_bytes(self) -> int:
+        return sum(self.blocks) + self.input_bytes + self.output_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelInfo:
     """None: the files do not say, or not for sure. Figures in bytes and tokens.
 
@@ -11,8 +28,8 @@ class ModelInfo:
     None: the model has none of its own, so it was not made for embeddings. `causal` False: an
     encoder, which reads a text as a whole and generates none. `scores`: it has a classification
     head, as rerankers do. `dtype`: of the weights, as config.json names it.
-    `kv_bytes_per_token`: of the cache. `shards`: how many GGUFs it is split
-    into.
+    `kv_bytes_per_token`: of the cache; `kv_heads`: on how many it is spread. `shards`: how many
+    GGUFs it is split into. `layers`: their sizes.
     """
 
     architecture: str | None = None
@@ -26,5 +43,7 @@ class ModelInfo:
     scores: bool = False
     dtype: str | None = None
     kv_bytes_per_token: int | None = None
+    kv_heads: int | None = None
     weights_bytes: int | None = None
     shards: int = 1
+    layers: Layers | None = None

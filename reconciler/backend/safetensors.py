@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from reconciler.backend.kv_cache import hf_kv_bytes
+from reconciler.backend.kv_cache import hf_kv_bytes, hf_kv_heads
 from reconciler.backend.model_info import ModelInfo
 from reconciler.errors import Rejected, Transient
 from reconciler.plan.desired import JsonValue
@@ -59,6 +59,7 @@ def read_model(files: Mapping[str, str]) -> ModelInfo:
         dtype=dtype if isinstance(dtype, str) else None,
         weights_bytes=_loaded(weights, files.get(_INDEX)),
         kv_bytes_per_token=None if "hf_quant_config.json" in files else hf_kv_bytes(config),
+        kv_heads=hf_kv_heads(config),
         context_length=_context_length(config),
     )
 

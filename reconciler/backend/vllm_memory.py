@@ -1,10 +1,18 @@
 """What a vLLM needs of the memory that it runs in (PURE).
 
 CPU   weights, the cache that it is told to make, and the processes themselves
-GPU   a share of the device, whatever the model needs of it: what the weights leave is KV cache
+GPU   a share of the device (`gpu_memory_utilization`), whatever the model needs of it: what the
+      weights leave is KV cache, and the weights with the KV of one full context must fit into it
 
-Sources: vllm/v1/worker/cpu_worker.py and gpu_worker.py, CacheConfig.gpu_memory_utilization.
-Measured with 0.32 on the CPU: 1 GiB for a model of a few MB with a cache of 256 MiB.
+On GPUs it refuses to start where less than the share is free, also where it is told how large a
+cache to make, and then takes no more than that. Each GPU has weights ÷ (TP × PP), and of the cache
+tokens × bytes a token ÷ (PP × TP, or the heads of keys and values where those are fewer). What it
+takes of the host's memory then is not known, but for what `cpu_offload_gb` moves there.
+
+Sources: vllm/v1/worker/cpu_worker.py, gpu_worker.py (init_device, determine_available_memory),
+utils.py (request_memory), core/kv_cache_utils.py (_check_enough_kv_cache_memory) and
+config/cache.py of 0.32, read and not run on a GPU. Measured with 0.32 on the CPU: 1 GiB for a model
+of a few MB with a cache of 256 MiB.
 """
 
 import re
@@ -12,7 +20,7 @@ import re
 from reconciler.backend.loading import Loading
 from reconciler.backend.vllm_devices import CACHE_SPACE, KV_CACHE_GIB
 from reconciler.plan.gpus import Gpu
-from reconciler.plan.memory import Need
+from reconciler.plan.memory import HOST, Need, Needs, gathered, pool_of
 
 PROCESS_BYTES = 700 << 20
 _GIB = 1 << 30
@@ -21,20 +29,43 @@ _SHARE = 0.9
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)([kmgtKMGT]?)")
 _POWERS = ("", "k", "m", "g", "t")
 _CACHE = "--kv-cache-memory-bytes"
+_LENGTH = "--max-model-len"
+_HALVED = ("fp8", "fp8_e4m3", "fp8_e5m2", "fp8_inc", "fp8_ds_mla")
 
 
-def need(loading: Loading, device: Gpu | None = None) -> Need:
-    """Of the host's memory; or of one device's, among as many as the model is spread over."""
-    parts = _count(loading, "--tensor-parallel-size") * _count(loading, "--pipeline-parallel-size")
-    weights = _weights(loading)
-    weights = None if weights is None else weights // parts
+def needs(loading: Loading) -> Needs:
+    if not loading.devices:
+        return {HOST: _on_cpu(loading)}
+    return gathered((pool_of(device), _on_gpu(loading, device)) for device in loading.devices)
+
+
+def _on_cpu(loading: Loading) -> Need:
     told = loading.options.value(_CACHE)
-    if device is not None and told is None:
-        return Need(weights_bytes=weights, claimed_bytes=_claim(loading, device))
+    return Need(
+        weights_bytes=_weights(loading),
+        kv_cache_bytes=_size_bytes(told) if told is not None else _space_bytes(loading),
+        overhead_bytes=PROCESS_BYTES,
+    )
+
+
+def _on_gpu(loading: Loading, device: Gpu) -> Need:
+    told, weights = loading.options.value(_CACHE), _weights(loading)
+    tensor, pipeline = (
+        _count(loading, f"--{kind}-parallel-size") for kind in ("tensor", "pipeline")
+    )
+    if weights is not None:
+        weights = max(weights // (tensor * pipeline) - _moved(loading), 0)
+    claim = _claim(loading, device)
+    if told is not None:
+        return Need(weights_bytes=weights, kv_cache_bytes=_size_bytes(told), checked_bytes=claim)
+    tokens, token_bytes = _tokens(loading), _token_bytes(loading)
+    heads = min(tensor, loading.info.kv_heads or tensor)
+    cache = None if tokens is None or token_bytes is None else tokens * token_bytes
     return Need(
         weights_bytes=weights,
-        kv_cache_bytes=_size_bytes(told) if told is not None else _space_bytes(loading),
-        overhead_bytes=PROCESS_BYTES if device is None else 0,
+        kv_cache_bytes=None if cache is None else cache // (pipeline * heads),
+        tokens=None if cache is None else tokens,
+        claimed_bytes=claim,
     )
 
 
@@ -48,14 +79,36 @@ def _weights(loading: Loading) -> int | None:
 
 
 def _claim(loading: Loading, device: Gpu) -> int | None:
-    if device.memory_total_bytes is None:
-        return None
-    written = loading.options.value("--gpu-memory-utilization")
+    """What works in the machine's memory claims that."""
+    total = loading.machine_bytes if device.unified else device.memory_total_bytes
+    share = _decimal(loading, "--gpu-memory-utilization", _SHARE)
+    return None if total is None or share is None else int(share * total)
+
+
+def _moved(loading: Loading) -> int:
+    """Of each GPU's weights, what stays in the host's memory."""
+    return int((_decimal(loading, "--cpu-offload-gb", 0.0) or 0.0) * _GIB)
+
+
+def _decimal(loading: Loading, flag: str, otherwise: float) -> float | None:
+    written = loading.options.value(flag)
     try:
-        share = float(written) if written is not None else _SHARE
+        return otherwise if written is None else float(written)
     except ValueError:
         return None
-    return int(share * device.memory_total_bytes)
+
+
+def _tokens(loading: Loading) -> int | None:
+    """Of one full context. None also where it makes that as long as memory allows (`auto`)."""
+    written = loading.options.value(_LENGTH)
+    return loading.info.context_length if written is None else _size_bytes(written)
+
+
+def _token_bytes(loading: Loading) -> int | None:
+    full, kind = loading.info.kv_bytes_per_token, loading.options.value("--kv-cache-dtype")
+    if full is None or kind in (None, "auto", "bfloat16", "float16"):
+        return full
+    return full // 2 if kind in _HALVED else None
 
 
 def _space_bytes(loading: Loading) -> int | None:

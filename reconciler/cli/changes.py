@@ -5,12 +5,12 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
 
-from reconciler.cli.estimate import Fields, changed_need
+from reconciler.cli.estimate import Fields, changed_needs
 from reconciler.cli.forecast import Forecast, files_of, forecast
 from reconciler.plan.actions import Action, FetchFiles, Outlook, StartBackend, StopBackend
 from reconciler.plan.desired import Desired, DesiredModel, Elsewhere
 from reconciler.plan.ids import FilesDigest, GpuUuid, Instance, ModelName, NodeName, Nonce, SpecHash
-from reconciler.plan.memory import Need
+from reconciler.plan.memory import Needs
 from reconciler.plan.observed import (
     FilesMissing,
     FilesState,
@@ -38,7 +38,7 @@ class Running:
     """One model as an agent tells of it.
 
     `pid` None: no process. `revision`: what `digest:` would pin. `target_hash`: of the instance
-    that is coming. `spec` and `routing` by field; None: the agent does not tell them. `need`: of
+    that is coming. `spec` and `routing` by field; None: the agent does not tell them. `needs`: of
     memory, as the agent has reckoned it by the spec that it wants, `needing`. `gpus`: what its
     process holds.
     """
@@ -57,7 +57,7 @@ class Running:
     target_reason: str = ""
     spec: Fields | None = None
     routing: Fields | None = None
-    need: Need | None = None
+    needs: Needs = field(default_factory=dict)
     needing: Fields = field(default_factory=dict)
 
 
@@ -76,7 +76,7 @@ class Change:
 
     `engine`: what is to be said of it; None: nothing.
     `fetch`: the files come from the hub first; None: nothing is said of them. `fallback`: what is
-    taken where no backend can run `source`. `need`: of memory; None: not known.
+    taken where no backend can run `source`. `needs`: of memory; none: not known.
     """
 
     model: ModelName
@@ -88,7 +88,7 @@ class Change:
     source: str | None = None
     fallback: str | None = None
     engine: str | None = None
-    need: Need | None = None
+    needs: Needs = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,7 +223,7 @@ def _refusal(now: Running, model: DesiredModel | None) -> str | None:
 def _is_told_to_start(now: Running, model: DesiredModel) -> bool:
     """Whether what the agent has found of its memory does not count any more."""
     was = now.needing.get("skip_memory_check", False)
-    return now.need is not None and model.spec.skip_memory_check and not was
+    return bool(now.needs) and model.spec.skip_memory_check and not was
 
 
 def _change(
@@ -256,7 +256,7 @@ def _change(
         fetch=_fetch(actions, verb),
         source=model.spec.source if model is not None else None,
         fallback=model.fallback.source if model is not None and model.fallback else None,
-        need=_need(name, now, fields),
+        needs=_needs(name, now, fields),
     )
 
 
@@ -269,12 +269,12 @@ def _blocked(outlook: Outlook | None) -> str | None:
     return outlook.reason if outlook.state is State.BLOCKED else None
 
 
-def _need(
+def _needs(
     name: ModelName, now: Running | None, fields: Mapping[ModelName, tuple[Fields, Fields]]
-) -> Need | None:
-    if now is None or now.need is None or name not in fields:
-        return None
-    return changed_need(now.need, now.needing, fields[name][0])
+) -> Needs:
+    if now is None or name not in fields:
+        return {}
+    return changed_needs(now.needs, now.needing, fields[name][0])
 
 
 def _verb(actions: Sequence[Action]) -> Verb:

@@ -7,7 +7,7 @@ changes the KV cache in proportion; of all else nothing is said.
 from collections.abc import Mapping
 from dataclasses import replace
 
-from reconciler.plan.memory import Need
+from reconciler.plan.memory import Need, Needs
 
 Fields = Mapping[str, object]
 """By dotted path: `extra_args.ctx_size`."""
@@ -18,7 +18,11 @@ _BEARING = frozenset(
     for name in (
         *("cache_type_k", "cache_type_v", "cache_ram", "fit", "fit_ctx", "fit_target"),
         *("mmap", "no_mmap", "mlock", "load_mode", "direct_io"),
-        *("kv_cache_memory_bytes", "dtype"),
+        *("n_gpu_layers", "gpu_layers", "ngl", "tensor_split", "split_mode", "main_gpu"),
+        *("no_kv_offload", "kv_offload", "override_tensor", "cpu_moe", "n_cpu_moe", "ubatch_size"),
+        *("no_mmproj_offload", "mmproj_offload"),
+        *("kv_cache_memory_bytes", "dtype", "gpu_memory_utilization", "kv_cache_dtype"),
+        *("max_model_len", "cpu_offload_gb"),
     )
 ) | {"env.VLLM_CPU_KVCACHE_SPACE"}
 """Flags and variables that an engine's need follows from, beside the context."""
@@ -27,12 +31,15 @@ _CELLS = 256
 """llama.cpp's cache has a multiple of so many tokens."""
 
 
-def changed_need(need: Need, old: Fields, new: Fields) -> Need | None:
-    """`need` is of `old`; None: it cannot be told from that."""
+def changed_needs(needs: Needs, old: Fields, new: Fields) -> Needs:
+    """`needs` are of `old`; none: it cannot be told from that."""
     differing = {path for path in old.keys() | new.keys() if old.get(path) != new.get(path)}
     if any(map(_bears, differing - {_CONTEXT})):
-        return None
-    return need if _CONTEXT not in differing else _with_context(need, new.get(_CONTEXT))
+        return {}
+    if _CONTEXT not in differing:
+        return needs
+    changed = {pool: _with_context(need, new.get(_CONTEXT)) for pool, need in needs.items()}
+    return {pool: need for pool, need in changed.items() if need is not None}
 
 
 def _bears(path: str) -> bool:
@@ -50,4 +57,4 @@ def _with_context(need: Need, asked: object) -> Need | None:
     tokens = -(-asked // _CELLS) * _CELLS
     before = need.kv_cache_bytes
     cache = None if before is None else before * tokens // need.tokens
-    return replace(need, tokens=tokens, kv_cache_bytes=cache)
+    return replace(need, tokens=tokens, kv_cache_bytes=cache, grows=False)

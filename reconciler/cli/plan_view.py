@@ -7,6 +7,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from reconciler.cli.changes import CHANGING, Change, FieldChange, NodeChanges, Verb
+from reconciler.plan.memory import HOST, figures_of
 
 Json = dict[str, object]
 
@@ -119,7 +120,7 @@ def _change_as_json(change: Change) -> Json:
         "fallback": change.fallback,
         "engine": change.engine,
         "fetch": change.fetch,
-        "memory": change.need.figures if change.need else None,
+        **figures_of(change.needs),
         "fields": [{"path": each.path, "old": each.old, "new": each.new} for each in change.fields],
     }
 
@@ -136,12 +137,18 @@ def _lines(change: Change, width: int) -> Iterator[Text]:
         if change.fallback is not None:
             or_else = f"or its fallback {change.fallback}, where no backend runs that"
             yield Text(f"{indent}{or_else}", style="dim")
-    if change.need is not None and change.verb in _STARTING:
-        yield Text(f"{indent}needs {change.need}", style="dim")
+    for need in _needs(change):
+        yield Text(f"{indent}{need}", style="dim")
     if change.engine is not None:
         yield Text(f"{indent}engine: {change.engine}", style="dim")
     for each in change.fields:
         yield Text(f"{indent}{each.path}: {_value(each.old)} → {_value(each.new)}")
+
+
+def _needs(change: Change) -> Iterator[str]:
+    """Of each memory, a line."""
+    for pool, need in change.needs.items() if change.verb in _STARTING else ():
+        yield f"needs {need}" if pool == HOST else f"needs {need} on {pool}"
 
 
 def _files(change: Change) -> str:
@@ -151,7 +158,7 @@ def _files(change: Change) -> str:
 
 
 def _markdown_row(change: Change) -> str:
-    needs = [f"needs {_cell(str(change.need))}"] if change.verb in _STARTING and change.need else []
+    needs = map(_cell, _needs(change))
     why = [_cell(change.reason), *needs, *(_markdown_field(each) for each in change.fields)]
     shown = change.verb if change.verb is Verb.UNCHANGED else f"**{change.verb}**"
     sign = _code(_SIGNS[change.verb])

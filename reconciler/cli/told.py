@@ -10,7 +10,7 @@ from reconciler.errors import Rejected
 from reconciler.masking import masked_values
 from reconciler.plan.desired import DesiredModel, ModelSpec
 from reconciler.plan.ids import FilesDigest, GpuUuid, ModelName, SpecHash
-from reconciler.plan.memory import Need
+from reconciler.plan.memory import HOST, Need, Needs, Pool
 from reconciler.plan.phase import State
 from reconciler.plan.wording import as_written
 
@@ -59,7 +59,7 @@ def running_of(entry: Json) -> Running:
         routing=_routing(entry.get("priority", 0), entry.get("max_in_flight"), timeouts)
         if timeouts
         else None,
-        need=_need(entry.get("memory")),
+        needs=needs_of(entry),
         needing=_flat(spec) if spec else {},
     )
 
@@ -104,7 +104,7 @@ def planned_by(entry: Json, *, suspended: bool) -> Change:
         verb=verb,
         reason=reason,
         state=state,
-        need=_need(entry.get("memory")),
+        needs=needs_of(entry),
     )
 
 
@@ -118,9 +118,13 @@ def _state(told: str) -> State:
         ) from exc
 
 
-def _need(told: Json | None) -> Need | None:
-    if told is None:
-        return None
+def needs_of(entry: Json) -> Needs:
+    """What a model needs of each memory, for all that its agent tells."""
+    told = {HOST: entry.get("memory"), **(entry.get("memory_on_gpus") or {})}
+    return {Pool(pool): _need(figures) for pool, figures in told.items() if figures is not None}
+
+
+def _need(told: Json) -> Need:
     return Need(
         weights_bytes=told.get("weights_bytes"),
         kv_cache_bytes=told.get("kv_cache_bytes"),
@@ -128,6 +132,8 @@ def _need(told: Json | None) -> Need | None:
         tokens=told.get("context_tokens"),
         mapped_bytes=told.get("mapped_bytes", 0),
         claimed_bytes=told.get("claimed_bytes"),
+        checked_bytes=told.get("checked_bytes"),
+        grows=told.get("grows", False),
     )
 
 

@@ -7,6 +7,7 @@ import structlog
 
 from reconciler.apply.backends import BackendView
 from reconciler.apply.gpu_watch import GpuWatch, Surveyed
+from reconciler.loop.gpu_memory import BACK_SECONDS, Departures, GpuFigures
 from reconciler.loop.observation import Seen
 from reconciler.plan.desired import Desired, DesiredModel
 from reconciler.plan.gpu_claims import Claim, Holding, claims, named
@@ -60,11 +61,15 @@ class GpuLedger:
         self._wanted: Desired | None = None
         self._held: _Held = {}
         self._processes: frozenset[tuple[Nonce, bool]] = frozenset()
+        self._departures = Departures()
         self._last = Gpus()
 
     def look(self, desired: Desired | None, seen: Seen, families: Families) -> Gpus:
         """The very value of the call before, unless there is news."""
         views = [view for each in seen.views.values() for view in each]
+        present = {each.nonce: (each.model, each.pid, each.gpus) for each in views}
+        present |= {each.nonce: (each.model, each.pid, each.gpus) for each in seen.leftovers}
+        self._departures.see(present, self._watch.now())
         processes = frozenset((view.nonce, view.loaded_at is not None) for view in views)
         if processes != self._processes:
             self._processes = processes
@@ -77,6 +82,23 @@ class GpuLedger:
             self._wanted, self._held = desired, held
             self._settle(desired, held)
         return self._last
+
+    def figures(self) -> GpuFigures:
+        """Of the survey that was taken up last."""
+        now, roll, surveyed = self._watch.now(), self._last.roll, self._surveyed
+        if roll is None or surveyed is None:
+            return GpuFigures(now=now)
+        return GpuFigures(
+            devices=roll.devices,
+            began=surveyed.began,
+            own_pids=surveyed.own_pids,
+            left=self._departures.since(now - BACK_SECONDS),
+            now=now,
+        )
+
+    def hurry(self) -> None:
+        """Somebody waits for memory to come back."""
+        self._watch.hurry()
 
     def _take_up(
         self, desired: Desired | None, views: Sequence[BackendView], families: Families

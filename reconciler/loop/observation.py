@@ -15,10 +15,12 @@ from reconciler.backend.standing_in import standing_in
 from reconciler.cache.model_cache import ModelCache
 from reconciler.errors import Rejected, Transient
 from reconciler.loop.books import Books
+from reconciler.loop.gpu_memory import GpuFigures
 from reconciler.loop.memory import Memory, MemoryWatch
 from reconciler.plan.desired import DesiredModel, Format, ModelSpec, Refresh, SecretRef
 from reconciler.plan.gpu_claims import Claim
 from reconciler.plan.ids import FilesDigest, ModelName, Nonce
+from reconciler.plan.memory import Pool
 from reconciler.plan.observed import (
     Failure,
     FilesCached,
@@ -161,15 +163,17 @@ class Observer:
             self._looks = looks
         return self._looks
 
-    async def memory(self, looks: Looks, views: Views) -> Memory | None:
+    async def memory(self, looks: Looks, seen: Seen, figures: GpuFigures) -> Memory | None:
         """Read while something is to be started that needs it: else it would be news at each tick.
 
-        None: nothing is, or the kernel does not tell.
+        None: nothing is, or nobody tells.
         """
-        if not any(_asks(look, views.get(name, ())) for name, look in looks.items()):
+        if not any(_asks(look, seen.sound.get(name, ())) for name, look in looks.items()):
             self._memory.forget()
             return None
-        return await asyncio.to_thread(self._memory.look, self._backends.families())
+        views = [view for each in seen.views.values() for view in each]
+        families = self._backends.families()
+        return await asyncio.to_thread(self._memory.look, families, views, figures)
 
     def _look(self, model: DesiredModel, views: tuple[BackendView, ...], claim: Claim) -> Look:
         files = self._cache.lookup(model.spec) if model.enabled else None
@@ -225,7 +229,7 @@ def observed(
         models={name: _model(name, seen, looks.get(name), books, judged) for name in names},
         leftovers=seen.leftovers,
         max_parallel_loads=max_parallel_loads,
-        room=memory.room if memory is not None else None,
+        rooms=memory.rooms if memory is not None else {},
     )
 
 
@@ -293,7 +297,7 @@ def damaged(looks: Looks, books: Books) -> Mapping[ModelName, ModelSpec]:
 class _Judged:
     """What was found out about processes: bytes of memory, and GPUs that they were not given."""
 
-    held: Mapping[Nonce, int]
+    held: Mapping[Nonce, Mapping[Pool, int]]
     misplaced: Mapping[Nonce, str]
 
 
@@ -317,7 +321,7 @@ def _model(
                 gpu_share=view.launch.gpu_share,
                 misplaced=judged.misplaced.get(view.nonce),
                 reads_removed_files=view.nonce in seen.reads_removed,
-                held_bytes=judged.held.get(view.nonce, 0),
+                held=judged.held.get(view.nonce, {}),
             )
             for view in seen.views.get(name, ())
         ),
@@ -325,7 +329,7 @@ def _model(
         refusal=look.refusal if look else None,
         hindrance=look.secrets.hindrance if look else None,
         unknown=look.claim.unknown if look else None,
-        need=look.assessment.need if look else None,
+        needs=look.assessment.needs if look else {},
         resuming=books.resuming(name),
         in_flight=seen.in_flight.get(name),
         failure=_of_these_files(failure, files) if failure is not None else None,
@@ -334,7 +338,7 @@ def _model(
 
 def _asks(look: Look, views: tuple[BackendView, ...]) -> bool:
     """Whether it is to be started, for all that the files, the engines and the processes say."""
-    if look.files is None or look.assessment.need is None:
+    if not look.assessment.needs:
         return False
     return not any(_runs(look.desired, look.files, view) for view in views)
 

@@ -170,6 +170,9 @@ class Reconciler:
             looks = await self._pin(gpus, looks, seen)
         if self._pardons.regard(self._books, gpus):
             self._standstill = None
+        memory = await self._observer.memory(looks, seen, self._gpus.figures())
+        if memory is not None and memory.settles:
+            self._gpus.hurry()
         scene = Scene(
             understanding=understanding,
             looks=looks,
@@ -178,7 +181,7 @@ class Reconciler:
             doubts=self._backends.problems,
             over_budget=self._keeping.over_budget(),
             noticed=self._pushes.noticed,
-            memory=await self._observer.memory(looks, seen.sound),
+            memory=memory,
             epoch=self._clock.wall(0.0),
             ending=self._ending,
         )

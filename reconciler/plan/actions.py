@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from reconciler.plan.ids import GpuUuid, Instance, ModelName, Nonce, SpecHash
-from reconciler.plan.memory import Need
+from reconciler.plan.memory import Needs
 from reconciler.plan.phase import State
 
 
@@ -80,7 +80,7 @@ class Outlook:
     """What the plan says of one model: its state, why, and what is coming.
 
     `state` is that of the instance that serves; with nothing serving, the newest instance's.
-    `need`: of memory, by the spec that is wanted; None: not known.
+    `needs`: of memory, by the spec that is wanted.
     """
 
     model: ModelName
@@ -88,7 +88,7 @@ class Outlook:
     reason: str
     target: Target | None = None
     retry_at: float | None = None
-    need: Need | None = None
+    needs: Needs = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

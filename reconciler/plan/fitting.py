@@ -1,4 +1,7 @@
-"""Whether what is to be loaded fits into memory, beside the loads that are under way."""
+"""Whether what is to be loaded fits into memory, beside the loads that are under way.
+
+The host's memory and each GPU's are judged alike.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,11 +9,12 @@ from dataclasses import dataclass
 from reconciler.plan.actions import StopBackend
 from reconciler.plan.case import Case, is_stopping
 from reconciler.plan.ids import ModelName
-from reconciler.plan.memory import Need, Room
+from reconciler.plan.memory import Need, Pool, Room
 from reconciler.plan.observed import EffectKind, ObservedProcess, ProcessPhase
 from reconciler.plan.step import Step
 from reconciler.plan.wording import amount
 
+_CURE = "ask for a smaller context, or set skip_memory_check: true"
 _NAMED = 3
 """Holders in a reason: the largest."""
 
@@ -31,11 +35,11 @@ class Ledger:
     """
 
     def __init__(
-        self, room: Room | None, cases: Sequence[Case], steps: Mapping[ModelName, Step]
+        self, rooms: Mapping[Pool, Room], cases: Sequence[Case], steps: Mapping[ModelName, Step]
     ) -> None:
-        self._room = room
+        self._rooms = rooms
         self._cases = cases
-        self._promised = {case.name: _still_to_take(case) for case in cases if _loads(case)}
+        self._loading = {case.name: case for case in cases if _loads(case)}
         self._leaving = [
             (case.name, process)
             for case in cases
@@ -45,44 +49,93 @@ class Ledger:
 
     def enter(self, case: Case) -> None:
         """This one is begun: its memory is promised from now on."""
-        self._promised[case.name] = _still_to_take(case)
+        self._loading[case.name] = case
 
     def lack(self, case: Case) -> Lack | None:
         """None: it fits, or nothing is known against it, or the manifest does not want to know.
 
         What the model's own old process holds comes back before the start.
         """
-        need, room = case.seen.need, self._room
-        if need is None or room is None or case.wanted is None:
-            return None
-        if case.wanted.spec.skip_memory_check:
-            return None
-        free_bytes = room.free_bytes + sum(each.held_bytes for each in _processes(case))
-        promised = {name: size for name, size in self._promised.items() if name != case.name}
+        found = [
+            lack
+            for need, room, pool in self._asked(case)
+            if (lack := self._lack_of(case, need, room, pool)) is not None
+        ]
+        return min(found, key=lambda lack: lack.passes, default=None)
+
+    def never(self, case: Case) -> str | None:
+        """Why it would not fit into what this node has in all, as a clause."""
+        for need, room, _ in self._asked(case):
+            if need.overflows:
+                return _overflow(need, room)
+            if need.total_bytes > room.total_bytes:
+                has = f", which has {amount(room.total_bytes)} in all"
+                return f"it needs {need}{room.on or ' on this node'}{has}; {_CURE}"
+        return None
+
+    def _asked(self, case: Case) -> Iterator[tuple[Need, Room, Pool]]:
+        if case.wanted is None or case.wanted.spec.skip_memory_check:
+            return
+        for pool, need in case.seen.needs.items():
+            if (room := self._rooms.get(pool)) is not None:
+                yield need, room, pool
+
+    def _lack_of(self, case: Case, need: Need, room: Room, pool: Pool) -> Lack | None:
+        if need.overflows:
+            return Lack(reason=_overflow(need, room), passes=False)
+        if room.unknown is not None:
+            return Lack(reason=f"it needs {need}{room.on}; {room.unknown}", passes=True)
+        free_bytes = room.free_bytes + _held(case, pool)
+        promised = {
+            name: size
+            for name, each in self._loading.items()
+            if name != case.name and (size := _still_to_take(each, pool, room))
+        }
         if need.total_bytes <= free_bytes - sum(promised.values()):
             return None
-        leaving = [(name, each) for name, each in self._leaving if name != case.name]
-        coming_bytes = sum(process.held_bytes for _, process in leaving)
+        leaving = [
+            (name, each)
+            for name, each in self._leaving
+            if name != case.name and each.held.get(pool)
+        ]
+        coming_bytes = sum(process.held[pool] for _, process in leaving)
         if need.total_bytes <= free_bytes + coming_bytes:
             going = [f"{name} (pid {process.pid}) has ended" for name, process in leaving]
             until = " and ".join([*going, *(f"{name} has loaded" for name in sorted(promised))])
-            return Lack(reason=f"it needs {need}; there may be room once {until}", passes=True)
-        return Lack(reason=self._numbers(case, need, room, free_bytes), passes=False)
+            reason = f"it needs {need}{room.on}; there may be room once {until}"
+            return Lack(reason=reason, passes=True)
+        numbers = self._numbers(case, need, room, pool)
+        if room.returning:
+            late = " and ".join(room.returning)
+            return Lack(reason=f"{numbers}; what {late} held may not be back yet", passes=True)
+        return Lack(reason=f"{numbers}; make room, {_CURE}", passes=False)
 
-    def _numbers(self, case: Case, need: Need, room: Room, free_bytes: int) -> str:
+    def _numbers(self, case: Case, need: Need, room: Room, pool: Pool) -> str:
+        free_bytes = room.free_bytes + _held(case, pool)
         free = f"{amount(free_bytes)} of {amount(room.total_bytes)} are free"
-        if case.process is not None and case.process.held_bytes:
+        if case.process is not None and case.process.held.get(pool):
             free += f" once pid {case.process.pid} has ended"
-        holders = sorted(_holders(self._cases, case), reverse=True)[:_NAMED]
-        held = "".join(f"; {name} holds {amount(size)}" for size, name in holders)
-        return (
-            f"it needs {need}; {free}{held}; make room, ask for a smaller context, or set "
-            "skip_memory_check: true"
-        )
+        ours = sorted(_holders(self._cases, case, pool), reverse=True)[:_NAMED]
+        held = [f"{name} holds {amount(size)}" for size, name in ours]
+        held += [str(user) for user in room.users[:_NAMED]]
+        held += [room.untold] if room.untold is not None else []
+        return "; ".join([f"it needs {need}{room.on}", free, *held])
+
+
+def _overflow(need: Need, room: Room) -> str:
+    share = f"its share of {amount(need.claimed_bytes or 0)}{room.on}"
+    return (
+        f"{share} does not hold its weights and the KV cache of one full context ({need.parts}): "
+        f"raise gpu_memory, {_CURE}"
+    )
 
 
 def _processes(case: Case) -> tuple[ObservedProcess, ...]:
     return (*((case.process,) if case.process is not None else ()), *case.surplus)
+
+
+def _held(case: Case, pool: Pool) -> int:
+    return sum(process.held.get(pool, 0) for process in _processes(case))
 
 
 def _loads(case: Case) -> bool:
@@ -100,9 +153,13 @@ def _loads(case: Case) -> bool:
     return same and process.phase is ProcessPhase.LOADING
 
 
-def _still_to_take(case: Case) -> int:
-    held = sum(process.held_bytes for process in _processes(case))
-    return max(case.seen.need.own_bytes - held, 0) if case.seen.need is not None else 0
+def _still_to_take(case: Case, pool: Pool, room: Room) -> int:
+    """All that there is, where it grows: how far is seen once it has loaded."""
+    need = case.seen.needs.get(pool)
+    if need is None:
+        return 0
+    own_bytes = room.total_bytes if need.grows else need.own_bytes
+    return max(own_bytes - _held(case, pool), 0)
 
 
 def _leaves(case: Case, process: ObservedProcess, step: Step) -> bool:
@@ -114,8 +171,8 @@ def _leaves(case: Case, process: ObservedProcess, step: Step) -> bool:
     return case.wanted is None or process is not case.process
 
 
-def _holders(cases: Iterable[Case], asking: Case) -> Iterator[tuple[int, ModelName]]:
+def _holders(cases: Iterable[Case], asking: Case, pool: Pool) -> Iterator[tuple[int, ModelName]]:
     for case in cases:
-        held = sum(process.held_bytes for process in _processes(case))
+        held = _held(case, pool)
         if case is not asking and held:
             yield held, case.name

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from reconciler.plan.desired import Format
 from reconciler.plan.ids import FilesDigest, GpuUuid, Instance, ModelName, Nonce, SpecHash
-from reconciler.plan.memory import Need, Room
+from reconciler.plan.memory import Needs, Pool, Room
 
 
 class ProcessPhase(StrEnum):
@@ -24,7 +24,7 @@ class ObservedProcess:
     `gpu_share`: of each of its `gpus`; None: the whole. `misplaced`: on which GPU it was found that
     it was not given; None: on none. `reads_removed_files`: it has files open, or mapped, that have
     gone from the cache since.
-    `held_bytes`: of memory, what comes back when it ends; 0 where nobody has asked.
+    `held`: bytes of each memory that come back when it ends; none where nobody has asked.
     """
 
     nonce: Nonce
@@ -36,7 +36,7 @@ class ObservedProcess:
     gpu_share: float | None = None
     misplaced: str | None = None
     reads_removed_files: bool = False
-    held_bytes: int = 0
+    held: Mapping[Pool, int] = field(default_factory=dict)
 
     @property
     def phase(self) -> ProcessPhase:
@@ -144,8 +144,8 @@ class ObservedModel:
     `hindrance`: why it cannot be started just now (a secret's file is missing). Both are found
     without starting anything, so they never cost what serves. None: nothing speaks against it.
     `unknown`: what has to be known before it can be planned, and is being asked; None: nothing.
-    `need`: of memory; None: not known. `resuming`: we have stopped its process, not for a
-    failure, and started no other since.
+    `unsized`: the same, before its files are fetched. `needs`: of memory. `resuming`: we have
+    stopped its process, not for a failure, and started no other since.
     """
 
     name: ModelName
@@ -154,7 +154,8 @@ class ObservedModel:
     refusal: str | None = None
     hindrance: str | None = None
     unknown: str | None = None
-    need: Need | None = None
+    unsized: str | None = None
+    needs: Needs = field(default_factory=dict)
     resuming: bool = False
     in_flight: InFlight | None = None
     failure: Failure | None = None
@@ -176,12 +177,12 @@ class Observed:
     """Everything the planner may know. A model without an entry has nothing here.
 
     `processes_read`: the first complete look at the processes is done (R3).
-    `max_parallel_loads`: how many backends may load at a time. `room`: the memory that models run
-    in; None: nobody has asked, and nothing is refused for it.
+    `max_parallel_loads`: how many backends may load at a time. `rooms`: the memories that models
+    run in; of one that is not there nobody knows, and nothing is refused for it.
     """
 
     processes_read: bool
     models: Mapping[ModelName, ObservedModel] = field(default_factory=dict)
     leftovers: tuple[Leftover, ...] = ()
     max_parallel_loads: int = 2
-    room: Room | None = None
+    rooms: Mapping[Pool, Room] = field(default_factory=dict)

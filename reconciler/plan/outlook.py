@@ -27,7 +27,7 @@ def outlook(case: Case, step: Step) -> Outlook | None:
         state=state,
         reason=step.explained,
         retry_at=_retry_at(step),
-        need=case.seen.need,
+        needs=case.seen.needs,
     )
 
 
@@ -47,7 +47,7 @@ def _with_process(case: Case, process: ObservedProcess, step: Step) -> Outlook:
         reason=reason,
         target=target,
         retry_at=_retry_at(step),
-        need=case.seen.need,
+        needs=case.seen.needs,
     )
 
 

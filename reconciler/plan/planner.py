@@ -46,7 +46,7 @@ def plan(desired: Desired | None, observed: Observed, now: float) -> Plan:
             steps,
             leftovers=observed.leftovers,
             max_parallel_loads=observed.max_parallel_loads,
-            room=observed.room,
+            rooms=observed.rooms,
         )
     seen = [shown for case in listed if (shown := outlook(case, steps[case.name])) is not None]
     if desired.suspend:

@@ -1,13 +1,15 @@
 """Grants what needs a load slot and devices, in order, and tells the others what they wait for."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
+from reconciler.plan.actions import FetchFiles
 from reconciler.plan.case import Case
 from reconciler.plan.devices import conflict, holders, making_way, obstacle, owners
 from reconciler.plan.fitting import Lack, Ledger
 from reconciler.plan.ids import ModelName
-from reconciler.plan.memory import Room
+from reconciler.plan.memory import Pool, Room
 from reconciler.plan.observed import EffectKind, Leftover, ProcessPhase
 from reconciler.plan.phase import State
 from reconciler.plan.step import Step
@@ -31,17 +33,18 @@ def grant(
     *,
     leftovers: Sequence[Leftover],
     max_parallel_loads: int,
-    room: Room | None = None,
+    rooms: Mapping[Pool, Room] = MappingProxyType({}),
 ) -> dict[ModelName, Step]:
     """The same steps, of which those that find no room wait.
 
     A backend is stopped for its successor only when that could start: so a change to many models
     rolls over them, and a model whose devices do not come free keeps serving.
     """
+    ledger = Ledger(rooms, cases, steps)
+    granted = {**steps, **_hopeless(cases, steps, ledger)}
     asking = sorted((case for case in cases if steps[case.name].needs_room), key=_turn)
     if not asking:
-        return steps
-    granted = dict(steps)
+        return granted
     held = holders(cases, steps)
     owned = owners(cases, held)
     conflicts = {case.name: conflict(case, owned, held) for case in asking}
@@ -49,7 +52,6 @@ def grant(
         (case for case in asking if case.process is not None and not conflicts[case.name]), held
     )
     loads = {case.name for case in cases if _loads(case)}
-    ledger = Ledger(room, cases, steps)
     for case in asking:
         step = steps[case.name]
         replaced = case.process is not None
@@ -71,6 +73,18 @@ def grant(
         loads.add(case.name)
         ledger.enter(case)
     return granted
+
+
+def _hopeless(
+    cases: Iterable[Case], steps: Mapping[ModelName, Step], ledger: Ledger
+) -> Mapping[ModelName, Step]:
+    """What this node can never hold is not fetched."""
+    return {
+        case.name: replace(step.waiting(f"not fetched: {why}"), state=State.BLOCKED)
+        for case in cases
+        if isinstance((step := steps[case.name]).action, FetchFiles)
+        and (why := ledger.never(case)) is not None
+    }
 
 
 def _loads(case: Case) -> bool:

@@ -166,6 +166,8 @@ def _towards(case: Case, wanted: DesiredModel, now: float) -> Step:
         return barred
     again = f"; {ordinal(failure.count + 1)} try, after: {failure.reason}" if failure else ""
     if case.instance is None:
+        if case.seen.unsized is not None:
+            return Step(state=State.PENDING, reason=f"waits: {case.seen.unsized}")
         reason = f"files of {wanted.spec.source} are not in the cache{again}"
         fetch = FetchFiles(model=case.name, spec_hash=wanted.fetch_key, reason=reason)
         return Step(state=State.CACHING, reason=reason, action=fetch)

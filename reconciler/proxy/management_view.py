@@ -6,6 +6,7 @@ from reconciler.events import Event
 from reconciler.masking import masked_values
 from reconciler.plan.actions import Action, Outlook
 from reconciler.plan.desired import ModelSpec
+from reconciler.plan.memory import figures_of
 from reconciler.proxy.view import InFlight, one_model
 from reconciler.status import Json, ModelDetail, ModelStatus, Planned, Status, UnderWay
 
@@ -39,7 +40,7 @@ def model(status: ModelStatus, in_flight: InFlight) -> Json:
         "load_seconds": detail.load_seconds,
         "restart_causes": dict(detail.restart_causes),
         "failure": _failure(detail),
-        "memory": detail.need.figures if detail.need else None,
+        **figures_of(detail.needs),
     }
 
 
@@ -123,5 +124,5 @@ def _outlook(outlook: Outlook) -> Json:
         "target": {"spec_hash": target.spec_hash, "state": target.state, "reason": target.reason}
         if target
         else None,
-        "memory": outlook.need.figures if outlook.need else None,
+        **figures_of(outlook.needs),
     }

@@ -52,6 +52,7 @@ def test_a_plain_model_is_known_in_full(tmp_path: Path) -> None:
         dtype="bfloat16",
         weights_bytes=7,
         kv_bytes_per_token=131072,
+        kv_heads=8,
         context_length=131072,
     )
 

@@ -11,6 +11,7 @@ from reconciler.manifest.inspection import inspect
 from reconciler.manifest.resolve import FileInput
 from reconciler.manifest.select import select
 from reconciler.plan.desired import Desired
+from reconciler.plan.memory import HOST
 from tests.manifest.texts import manifest, model
 
 NODE = "node-a"
@@ -199,9 +200,9 @@ def test_what_a_change_needs_of_memory_follows_from_what_the_agent_has_reckoned(
     )
 
     assert change.verb is Verb.RESTART
-    assert change.need is not None
-    assert change.need.weights_bytes == 4 << 30
-    assert (change.need.tokens, change.need.kv_cache_bytes) == (tokens, kv_cache_bytes)
+    need = change.needs[HOST]
+    assert need.weights_bytes == 4 << 30
+    assert (need.tokens, need.kv_cache_bytes) == (tokens, kv_cache_bytes)
 
 
 @pytest.mark.parametrize(
@@ -217,7 +218,7 @@ def test_of_all_other_changes_the_need_is_not_known(changed: dict[str, object]) 
 
     change = only(compared(desired(model("a", **changed)), telling(before, "a", memory=NEED)))
 
-    assert (change.verb, change.need) == (Verb.RESTART, None)
+    assert (change.verb, change.needs) == (Verb.RESTART, {})
 
 
 def test_what_memory_has_no_room_for_is_refused_until_the_manifest_says_to_start() -> None:

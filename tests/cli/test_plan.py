@@ -74,6 +74,7 @@ def test_json_is_versioned_and_names_every_model(folder: Path) -> None:
         "fallback": "gguf/org_other",
         "fetch": True,
         "memory": None,
+        "memory_on_gpus": {},
         "fields": [],
     }
 

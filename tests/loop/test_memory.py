@@ -5,11 +5,13 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from reconciler.loop.gpu_memory import GpuFigures
 from reconciler.loop.memory import LONGEST_SECONDS, MemoryWatch
 from reconciler.plan.ids import Nonce
-from reconciler.plan.memory import Room
+from reconciler.plan.memory import HOST, Room
 
 GIB = 1 << 30
+NO_GPUS = GpuFigures()
 US = {Nonce("a"): (os.getpid(),)}
 
 
@@ -35,51 +37,51 @@ def host() -> Host:
 def test_little_has_changed(host: Host) -> None:
     """No tick is busy with numbers that are others each time."""
     watch = host.watch()
-    first = watch.look(US)
+    first = watch.look(US, (), NO_GPUS)
     room = host.room
     host.now = LONGEST_SECONDS - 1
     host.free(9 * GIB - GIB // 2)
-    assert watch.look(US) is first
+    assert watch.look(US, (), NO_GPUS) is first
     assert first is not None
-    assert (first.room, first.held[Nonce("a")] > 0) == (room, True)
+    assert (first.rooms[HOST], first.held[Nonce("a")][HOST] > 0) == (room, True)
 
 
 def test_much_has_changed(host: Host) -> None:
     """Scenario 17 (ollama#9016, #11997): nothing waits for memory that is free already."""
     watch = host.watch()
-    watch.look(US)
+    watch.look(US, (), NO_GPUS)
     host.free(10 * GIB)
-    again = watch.look(US)
+    again = watch.look(US, (), NO_GPUS)
     assert again is not None
-    assert again.room == host.room
+    assert again.rooms == {HOST: host.room}
 
 
 def test_little_has_changed_for_long(host: Host) -> None:
     watch = host.watch()
-    watch.look(US)
+    watch.look(US, (), NO_GPUS)
     host.free(9 * GIB + 1)
     host.now = LONGEST_SECONDS
-    again = watch.look(US)
+    again = watch.look(US, (), NO_GPUS)
     assert again is not None
-    assert again.room == host.room
+    assert again.rooms == {HOST: host.room}
 
 
 def test_a_process_that_is_gone_holds_nothing(host: Host) -> None:
     """Scenario 19 (gpustack#1354)."""
     watch = host.watch()
-    watch.look(US)
-    again = watch.look({})
+    watch.look(US, (), NO_GPUS)
+    again = watch.look({}, (), NO_GPUS)
     assert again is not None
     assert again.held == {}
 
 
 def test_who_asks_anew_is_told_what_is_so_then(host: Host) -> None:
     watch = host.watch()
-    first = watch.look(US)
+    first = watch.look(US, (), NO_GPUS)
     watch.forget()
-    assert watch.look(US) is not first
+    assert watch.look(US, (), NO_GPUS) is not first
 
 
 def test_the_kernel_tells_nothing(host: Host) -> None:
     host.room = None
-    assert host.watch().look(US) is None
+    assert host.watch().look(US, (), NO_GPUS) is None

@@ -12,7 +12,7 @@ from reconciler.loop.standstill import Scene, standstill
 from reconciler.plan.actions import FetchFiles, Plan
 from reconciler.plan.desired import Desired
 from reconciler.plan.ids import NodeName, SpecHash
-from reconciler.plan.memory import Room
+from reconciler.plan.memory import HOST, Room
 from reconciler.plan.observed import EffectKind, InFlight, Observed, ObservedModel
 from tests.loop.test_books import M, view
 from tests.plan.build import observed_model
@@ -61,7 +61,7 @@ def test_nothing_new_is_the_same_scene() -> None:
         {"seen": replace(NOTHING, views={M: (view(),)})},
         {"doubts": ("pid 1 is doubtful",)},
         {"noticed": {M: None}},
-        {"memory": Memory(room=Room(total_bytes=2, free_bytes=1), held={})},
+        {"memory": Memory(rooms={HOST: Room(total_bytes=2, free_bytes=1)}, held={})},
         {"epoch": "2026"},
         {"ending": True},
     ],

@@ -28,7 +28,7 @@ from reconciler.plan.ids import (
     Place,
     SpecHash,
 )
-from reconciler.plan.memory import Need, Room
+from reconciler.plan.memory import HOST, Need, Pool, Room, User
 from reconciler.plan.observed import (
     EffectKind,
     Failure,
@@ -101,27 +101,46 @@ def process(data: Data) -> ObservedProcess:
         gpu_share=data.get("share"),
         misplaced=data.get("misplaced"),
         reads_removed_files=data.get("reads_removed_files", False),
-        held_bytes=data.get("held", 0) * MIB,
+        held={pool: size * MIB for pool, size in _by_pool(data.get("held")).items()},
     )
 
 
-def need(data: Data | None) -> Need | None:
-    """In MiB: `weights`, `kv`, `rest`, `mapped`."""
+def _by_pool(data: Any) -> dict[Pool, Any]:
+    """A mapping from GPUs (`G0`), or what is of the host."""
     if data is None:
-        return None
+        return {}
+    if isinstance(data, dict) and all(str(name).startswith("G") for name in data):
+        return {Pool(name): each for name, each in data.items()}
+    return {HOST: data}
+
+
+def need(data: Data) -> Need:
+    """In MiB: `weights`, `kv`, `rest`, `mapped`, `claimed`, `checked`."""
     return Need(
         weights_bytes=data["weights"] * MIB if "weights" in data else None,
         kv_cache_bytes=data["kv"] * MIB if "kv" in data else None,
         overhead_bytes=data.get("rest", 0) * MIB,
         tokens=data.get("tokens"),
         mapped_bytes=data.get("mapped", 0) * MIB,
+        claimed_bytes=data["claimed"] * MIB if "claimed" in data else None,
+        checked_bytes=data["checked"] * MIB if "checked" in data else None,
+        grows=data.get("grows", False),
     )
 
 
-def room(data: Data | None) -> Room | None:
-    if data is None:
-        return None
-    return Room(total_bytes=data["total"] * MIB, free_bytes=data["free"] * MIB)
+def room(data: Data) -> Room:
+    return Room(
+        total_bytes=data["total"] * MIB,
+        free_bytes=data["free"] * MIB,
+        where=data.get("where"),
+        unknown=data.get("unknown"),
+        returning=tuple(data.get("returning", ())),
+        users=tuple(
+            User(pid=pid, who=who, held_bytes=size and size * MIB)
+            for pid, who, size in data.get("users", ())
+        ),
+        untold=data.get("untold"),
+    )
 
 
 def observed_model(name: str, data: Data) -> ObservedModel:
@@ -138,7 +157,8 @@ def observed_model(name: str, data: Data) -> ObservedModel:
         refusal=data.get("refusal"),
         hindrance=data.get("hindrance"),
         unknown=data.get("unknown"),
-        need=need(data.get("need")),
+        unsized=data.get("unsized"),
+        needs={pool: need(each) for pool, each in _by_pool(data.get("need")).items()},
         resuming=data.get("resuming", False),
         in_flight=under_way
         and InFlight(
@@ -190,7 +210,7 @@ def observed(
             for each in leftovers
         ),
         max_parallel_loads=loads,
-        room=room(memory),
+        rooms={pool: room(each) for pool, each in _by_pool(memory).items()},
     )
 
 

@@ -9,7 +9,7 @@ from starlette.types import Scope
 from reconciler.plan.actions import Outlook, Plan, StartBackend
 from reconciler.plan.desired import ModelSpec, SecretRef, Timeouts
 from reconciler.plan.ids import FilesDigest, Instance, ModelName, Place, SpecHash
-from reconciler.plan.memory import Need
+from reconciler.plan.memory import HOST, Need, Pool
 from reconciler.plan.observed import EffectKind
 from reconciler.plan.phase import State
 from reconciler.proxy.management import why_not_allowed
@@ -54,9 +54,16 @@ PLANNED = Planned(
                 model=ModelName("a"),
                 state=State.LOADING,
                 reason="starts",
-                need=Need(
-                    weights_bytes=40, kv_cache_bytes=20, overhead_bytes=5, tokens=7, mapped_bytes=40
-                ),
+                needs={
+                    HOST: Need(
+                        weights_bytes=40,
+                        kv_cache_bytes=20,
+                        overhead_bytes=5,
+                        tokens=7,
+                        mapped_bytes=40,
+                    ),
+                    Pool("GPU-0"): Need(weights_bytes=30, claimed_bytes=50),
+                },
             ),
         ),
     ),
@@ -155,6 +162,22 @@ async def test_the_plan_is_told_in_its_documented_shape() -> None:
                     "context_tokens": 7,
                     "overhead_bytes": 5,
                     "claimed_bytes": None,
+                    "checked_bytes": None,
+                    "grows": False,
+                },
+                "memory_on_gpus": {
+                    "GPU-0": {
+                        "total_bytes": 50,
+                        "complete": True,
+                        "weights_bytes": 30,
+                        "mapped_bytes": 0,
+                        "kv_cache_bytes": None,
+                        "context_tokens": None,
+                        "overhead_bytes": 0,
+                        "claimed_bytes": 50,
+                        "checked_bytes": None,
+                        "grows": False,
+                    }
                 },
             }
         ],
