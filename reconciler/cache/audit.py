@@ -14,9 +14,9 @@ from reconciler.cache.check import Checked, check_file
 from reconciler.cache.eviction import Inode
 from reconciler.cache.inventory import StoredRevision
 from reconciler.cache.layout import Layout
-from reconciler.cache.locking import held_now
 from reconciler.cache.record import RecordedObject, load_record
 from reconciler.cache.stamps import Proof, Stamp, load_stamps, save_stamps, stamp_of
+from reconciler.file_lock import held_now
 
 _TRIES = 2
 _NEVER = -1

@@ -15,9 +15,9 @@ import structlog
 
 from reconciler.cache.eviction import Unit
 from reconciler.cache.layout import Layout, sync_folder
-from reconciler.cache.locking import held_now
 from reconciler.cache.record import load_record, save_record
 from reconciler.cache.stamps import load_stamps, save_stamps
+from reconciler.file_lock import held_now
 
 _log = structlog.get_logger(__name__)
 

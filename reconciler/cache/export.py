@@ -21,7 +21,6 @@ from reconciler.cache.amounts import human
 from reconciler.cache.check import check_file
 from reconciler.cache.choose import is_hidden
 from reconciler.cache.layout import make_folder
-from reconciler.cache.locking import held, held_now
 from reconciler.cache.names import check_paths
 from reconciler.cache.partial import (
     NO_ROOM,
@@ -35,6 +34,7 @@ from reconciler.cache.record import RecordedObject
 from reconciler.cache.side_by_side import side_by_side
 from reconciler.cache.store import Store
 from reconciler.errors import Rejected, Transient
+from reconciler.file_lock import held, held_now
 
 _CHECKS_AT_ONCE = 4
 _SHOWN_FILES = 5

@@ -14,7 +14,6 @@ from reconciler.cache.amounts import human
 from reconciler.cache.budget import Budget
 from reconciler.cache.evict import remove_all_aside
 from reconciler.cache.layout import Layout
-from reconciler.cache.locking import held
 from reconciler.cache.mend import Tell, check, mend
 from reconciler.cache.news import FileRotten, News
 from reconciler.cache.pin_board import ALIVE_SECONDS, Owner, PinBoard
@@ -22,6 +21,7 @@ from reconciler.cache.pins import Holding, Pins
 from reconciler.cache.room import Room
 from reconciler.cache.stamps import Stamp, stamp_unseen
 from reconciler.cache.usage import Usage
+from reconciler.file_lock import held
 
 _log = structlog.get_logger(__name__)
 

@@ -18,7 +18,6 @@ from reconciler.cache.keeper import Keeper
 from reconciler.cache.layout import Layout, make_folder, publish_link
 from reconciler.cache.listed_once import ListedOnce
 from reconciler.cache.listing import listed
-from reconciler.cache.locking import held
 from reconciler.cache.partial import NO_ROOM, remove_dead
 from reconciler.cache.pin_board import Owner
 from reconciler.cache.pins import Holding
@@ -33,6 +32,7 @@ from reconciler.cache.take_in import take_in
 from reconciler.cache.usage import Usage
 from reconciler.cache.vouching import Vouching
 from reconciler.errors import Gone, Rejected, Transient, XgenError
+from reconciler.file_lock import held
 from reconciler.plan.desired import ModelSpec
 from reconciler.plan.ids import FilesDigest
 from reconciler.plan.observed import FilesCached, Push

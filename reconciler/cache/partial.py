@@ -16,8 +16,8 @@ from pathlib import Path
 
 from reconciler.cache.journal import Claims, PartsJournal, read_claims
 from reconciler.cache.layout import make_folder, sync_folder
-from reconciler.cache.locking import held, try_lock
 from reconciler.cache.store import StoredObject
+from reconciler.file_lock import held, try_lock
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _JOURNAL = ".journal"

@@ -23,8 +23,8 @@ from typing import Any
 
 from reconciler.cache.inventory import LastUses
 from reconciler.cache.layout import Layout, make_folder
-from reconciler.cache.locking import held
 from reconciler.cache.pins import Pins
+from reconciler.file_lock import held
 
 KEPT_SECONDS = 7 * 86400.0
 ALIVE_SECONDS = 3600.0

@@ -4,9 +4,9 @@ import os
 
 from reconciler.cache.choose import Undecided, Wish, choose
 from reconciler.cache.layout import Layout, publish_link
-from reconciler.cache.locking import held_now
 from reconciler.cache.record import Record, load_record
 from reconciler.errors import Transient
+from reconciler.file_lock import held_now
 
 
 def relink(layout: Layout) -> None:

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.cache.layout import Layout, has_size, make_folder
-from reconciler.cache.locking import held, try_lock
 from reconciler.cache.partial import allocated_bytes
 from reconciler.cache.pin_board import Owner
 from reconciler.cache.store import StoredObject
+from reconciler.file_lock import held, try_lock
 
 _VERSION = 1
 _ENDING = ".room"

@@ -18,8 +18,8 @@ from typing import Any
 import structlog
 
 from reconciler.cache.layout import Layout
-from reconciler.cache.locking import held_now
 from reconciler.cache.record import RecordedObject, load_record
+from reconciler.file_lock import held_now
 
 _log = structlog.get_logger(__name__)
 

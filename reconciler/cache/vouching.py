@@ -10,10 +10,10 @@ from pathlib import Path
 
 from reconciler.cache.check import check_file
 from reconciler.cache.layout import Layout, make_folder, publish_link, sync_folder
-from reconciler.cache.locking import held
 from reconciler.cache.record import Record, RecordedObject, load_record, save_record
 from reconciler.cache.stamps import stamp_published
 from reconciler.errors import Transient
+from reconciler.file_lock import held
 from reconciler.plan.ids import FilesDigest
 from reconciler.plan.observed import FilesCached
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 from reconciler.errors import Transient
+from reconciler.file_lock import held_without_trace
 from reconciler.hub.catalog import LIMIT_BYTES
 from reconciler.hub.copying import copy_file
 from reconciler.hub.directory import DirectoryStore
-from reconciler.hub.file_lock import held
 from reconciler.hub.local_files import read_block
 from reconciler.hub.objects import checked_prefix
 from reconciler.hub.writable import Stored, Unfinished, Watch
@@ -159,7 +159,7 @@ class DirectoryWriter:
                 path = os.path.join(self._real_root(), checked_prefix(prefix), _LOCK)
                 self._check_inside(path)
                 _make_folder(os.path.dirname(path))
-                stack.enter_context(held(path))
+                stack.enter_context(held_without_trace(Path(path)))
             yield
 
     @contextmanager

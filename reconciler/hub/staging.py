@@ -1,6 +1,5 @@
 """The folder that an import downloads into: one import at a time, also of several processes."""
 
-import fcntl
 import os
 import shutil
 import time
@@ -9,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from reconciler.errors import Transient
+from reconciler.file_lock import is_at, try_lock
 
 _RETRY_SECONDS = 0.1
 
@@ -46,10 +46,8 @@ def discard_unheld(folder: Path) -> None:
     except OSError:
         return  # it is not there
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        discard(folder)
-    except BlockingIOError:
-        return
+        if try_lock(fd):
+            discard(folder)
     finally:
         os.close(fd)
 
@@ -57,18 +55,17 @@ def discard_unheld(folder: Path) -> None:
 def _taken(folder: Path, given_up: Callable[[], bool]) -> int:
     while True:
         fd = _opened(folder)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if _is_still_there(folder, fd):
-                return fd
-        except BlockingIOError:
-            if given_up():
-                os.close(fd)
-                raise Transient(
-                    f"cannot use {folder}: another import of the same is under way on this node"
-                ) from None
-            time.sleep(_RETRY_SECONDS)
+        is_ours = try_lock(fd)
+        if is_ours and is_at(folder, fd):  # it goes with an import that is complete
+            return fd
         os.close(fd)
+        if is_ours:
+            continue
+        if given_up():
+            raise Transient(
+                f"cannot use {folder}: another import of the same is under way on this node"
+            )
+        time.sleep(_RETRY_SECONDS)
 
 
 def _opened(folder: Path) -> int:
@@ -77,12 +74,3 @@ def _opened(folder: Path) -> int:
         return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as exc:
         raise Transient(f"cannot use {folder}: {exc.strerror}") from exc
-
-
-def _is_still_there(folder: Path, fd: int) -> bool:
-    """Whoever held it before us may have removed it when its import was complete."""
-    try:
-        there = folder.stat()
-    except FileNotFoundError:
-        return False
-    return os.path.samestat(there, os.fstat(fd))

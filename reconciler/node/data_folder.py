@@ -6,7 +6,6 @@ node.json    the node's name; another name needs `--rename-node OLD` (R2)
 agent.json   url and pid of the running agent, for commands without `--server`
 """
 
-import fcntl
 import json
 import os
 import tempfile
@@ -15,6 +14,7 @@ from types import TracebackType
 from typing import Self
 
 from reconciler.errors import Rejected
+from reconciler.file_lock import try_lock
 from reconciler.plan.ids import NodeName
 
 VERSION = 1
@@ -38,13 +38,11 @@ class DataFolder:
                 f"cannot use data folder {self.path}: {exc.strerror}; "
                 "name another one with --data-dir"
             ) from exc
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as exc:
+        if not try_lock(self._lock):
             raise Rejected(
                 f"cannot use data folder {self.path}: another agent{_owner(self.path)} owns it; "
                 "stop it, or give this one its own --data-dir"
-            ) from exc
+            )
         self._check_version()
         return self
 
