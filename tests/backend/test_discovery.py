@@ -27,6 +27,7 @@ class Watched:
     folder: Path
     wall_ns: int = LATER_NS
     discovery: Discovery = field(init=False)
+    looks: int = 0
 
     def __post_init__(self) -> None:
         self.path = self.folder / "llama-server"
@@ -35,9 +36,13 @@ class Watched:
     @property
     def finder(self) -> Finder:
         return Finder(
-            locate=lambda: str(self.path),
+            locate=self._locate,
             ask=lambda path: ask_llama_server(path, "/usr/bin:/bin", 30),
         )
+
+    def _locate(self) -> str:
+        self.looks += 1
+        return str(self.path)
 
     @property
     def asked(self) -> int:

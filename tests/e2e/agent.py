@@ -208,10 +208,13 @@ def _belongs(pid: int, marker: str) -> bool:
     return False
 
 
-def llama_server_stand_in(folder: Path, listing: str = "  (none)") -> Path:
+def llama_server_stand_in(
+    folder: Path, listing: str = "  (none)", *, version: str = "9999 (stand-in)"
+) -> Path:
     """An executable with llama-server's flags that is the stand-in backend.
 
-    `listing`: the devices that it lists, and so what it is built for.
+    `listing`: the devices that it lists, and so what it is built for. Where there is one, it gets
+    this one's place as a package manager gives it.
     A model's `env: {STAND_IN: "--ready-after 1"}` says how it misbehaves.
     """
     path = folder / "llama-server"
@@ -219,7 +222,7 @@ def llama_server_stand_in(folder: Path, listing: str = "  (none)") -> Path:
 import os, shlex, sys
 args = sys.argv[1:]
 if "--version" in args:
-    print("version: 9999 (stand-in)", file=sys.stderr)
+    print("version: {version}", file=sys.stderr)
     sys.exit(0)
 if "--list-devices" in args:
     print("Available devices:", {listing!r}, sep="\\n")
@@ -233,8 +236,10 @@ extra = shlex.split(os.environ.get("STAND_IN", ""))
 os.execv(sys.executable, [sys.executable, {shlex.quote(str(STAND_IN))!r}, "--port", value("--port"),
     "--name", value("--alias"), "--type", kind, *extra])
 """
-    path.write_text(program, encoding="utf-8")
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    fresh = folder / "llama-server.new"
+    fresh.write_text(program, encoding="utf-8")
+    fresh.chmod(fresh.stat().st_mode | stat.S_IXUSR)
+    fresh.rename(path)
     return path
 
 

@@ -40,7 +40,8 @@ class Node:
     """A node on which `runs` says what can run."""
 
     def __init__(self) -> None:
-        self.fallbacks = Fallbacks()
+        self.builds = ["some"]
+        self.fallbacks = Fallbacks(lambda: self.builds)
         self.runs = {"gguf/org_name", "gguf/other"}
         self.busy = False
         self.roll = Roll()
@@ -157,3 +158,21 @@ def test_an_edit_without_a_restart_leaves_the_fallback_and_one_with_it_tries_ane
     node.views = running(fallen_back(wanted()).spec_hash)
     assert node.takes(wanted(priority=3)) == "gguf/org_name"
     assert node.takes(wanted(fallback="gguf/other")) == "huggingface/org_name"
+
+
+def test_other_engines_are_a_reason_to_try_the_source_again() -> None:
+    node = Node()
+    assert node.takes(wanted()) == "gguf/org_name"
+    node.runs.add("huggingface/org_name")
+    assert node.takes(wanted()) == "gguf/org_name"
+    node.builds = ["another"]
+    assert node.takes(wanted()) == "huggingface/org_name"
+
+
+def test_other_engines_take_no_fallback_away_that_runs() -> None:
+    node = Node()
+    assert node.takes(wanted()) == "gguf/org_name"
+    node.views = running(fallen_back(wanted()).spec_hash)
+    node.runs.add("huggingface/org_name")
+    node.builds = ["another"]
+    assert node.takes(wanted()) == "gguf/org_name"

@@ -98,6 +98,19 @@ def test_files_that_changed_are_assessed_anew(watching: Watching) -> None:
     assert watching.engines.asked == 2
 
 
+def test_other_engines_are_asked_anew_and_are_another_look(watching: Watching) -> None:
+    first = watching.look(watching.model())
+    watching.engines.take_up(inventory(llama_server()))
+    again = watching.look(watching.model())
+    assert again is not first
+    assert again == first
+    assert watching.engines.asked == 2
+    watching.engines.take_up(inventory(llama_server_cpu="gone"))
+    (look,) = watching.look(watching.model()).values()
+    assert look.refusal is not None
+    assert "llama-server-cpu: gone" in look.refusal
+
+
 def test_what_engines_could_not_say_for_sure_is_asked_at_each_tick(tmp_path: Path) -> None:
     """A header that cannot be read just now: `Assessment.lasting`."""
     watching = Watching(tmp_path, HesitantEngines(inventory(llama_server())))

@@ -1,0 +1,44 @@
+"""The watch over engines: what changes is taken up, and an end is not held up by nothing."""
+
+import asyncio
+from functools import partial
+from pathlib import Path
+
+from reconciler.apply.engine_watch import EngineWatch
+from reconciler.backend.engines import Engines
+from tests.backend.test_discovery import Watched
+from tests.waiting import wait_until
+
+
+async def test_a_replaced_engine_is_taken_up_and_wakes_the_loop(tmp_path: Path) -> None:
+    watched = Watched(tmp_path)
+    watched.put("1")
+    awake = asyncio.Event()
+    engines = Engines(watched.discovery.look())
+    first = engines.inventory
+
+    async with EngineWatch(watched.discovery, engines, wake=awake.set, pause_seconds=0.01):
+        watched.put("2")
+        async with asyncio.timeout(30):
+            await awake.wait()
+
+    assert engines.inventory is not first
+    build = engines.inventory.build("llama-server-cpu")
+    assert build is not None
+    assert build.version == "2"
+
+
+async def test_what_stays_wakes_nobody(tmp_path: Path) -> None:
+    watched = Watched(tmp_path)
+    watched.put("1")
+    awake = asyncio.Event()
+    engines = Engines(watched.discovery.look())
+    first, looks = engines.inventory, watched.looks
+
+    async with EngineWatch(watched.discovery, engines, wake=awake.set, pause_seconds=0.001):
+        more = partial(wait_until, lambda: watched.looks >= looks + 5, what="five more looks")
+        await asyncio.to_thread(more)
+
+    assert engines.inventory is first
+    assert not awake.is_set()
+    assert watched.asked == 1
