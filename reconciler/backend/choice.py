@@ -49,8 +49,6 @@ _RUNS_ON: Mapping[str, tuple[_Place, ...]] = {
     VLLM_ROCM: (Vendor.AMD,),
     VLLM_CPU: (_CPU,),
 }
-_NOT_YET = "this release cannot start it yet"
-_STARTABLE = tuple(backend for backend in _RUNS_ON if backend != LLAMA_CPP_PYTHON)
 _TYPES = (ModelType.LLM, ModelType.EMBEDDING, ModelType.RERANK)
 
 
@@ -143,7 +141,7 @@ def _named(
 ) -> Choice | Refusal:
     cannot = f"cannot use backend {backend}:"
     if backend not in _RUNS_ON:
-        return Refusal(reason=f"{cannot} this release has {', '.join(_STARTABLE)}")
+        return Refusal(reason=f"{cannot} this release has {', '.join(_RUNS_ON)}")
     unfit = _unfit(backend, format, devices)
     if unfit is not None:
         return Refusal(reason=f"{cannot} it {unfit}{_instead(format, inventory, devices)}")
@@ -227,8 +225,6 @@ def _what(devices: Sequence[Gpu]) -> str:
 
 
 def _why_not(backend: str, inventory: Inventory) -> str:
-    if backend not in _STARTABLE:
-        return _NOT_YET
     reason = inventory.why_missing(backend) or "it was not looked for"
     names = [build.name for build in inventory.builds if build.id == backend and build.name]
     return f"{reason}; {' and '.join(names)} only where a model names it" if names else reason

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field, replace
 from secrets import token_urlsafe
 
 from reconciler.backend import (
+    llama_cpp_python,
+    llama_cpp_python_memory,
     llama_memory,
     llama_options,
     llama_server,
@@ -16,6 +18,7 @@ from reconciler.backend import (
 from reconciler.backend.choice import Choice, Refusal, choose
 from reconciler.backend.contents import Contents
 from reconciler.backend.inventory import (
+    LLAMA_CPP_PYTHON,
     LLAMA_SERVER_CPU,
     LLAMA_SERVER_CUDA,
     LLAMA_SERVER_ROCM,
@@ -78,6 +81,12 @@ _ADAPTERS: Mapping[str, _Adapter] = {
         check=xllamacpp.check,
         needs=llama_memory.needs,
         launch=xllamacpp.launch,
+    ),
+    LLAMA_CPP_PYTHON: _Adapter(
+        need_fit=llama_cpp_python.need_fit,
+        check=llama_cpp_python.check,
+        needs=llama_cpp_python_memory.needs,
+        launch=llama_cpp_python.launch,
     ),
     VLLM_CUDA: _VLLM,
     VLLM_ROCM: _VLLM,

@@ -8,6 +8,7 @@ list before there are any, and never again.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from reconciler.backend import llama_options
 from reconciler.backend.arguments import Argument
 from reconciler.backend.environment import environment
 from reconciler.backend.inventory import Build
@@ -44,10 +45,17 @@ _DEFAULTS = (
     Default("--no-mlock", optional=True),
     Default("--gpu-layers", "0"),
 )
+_NO_GPU = {**HIDDEN, "GGML_DISABLE_VULKAN": "1"}
 _VARIABLES = frozenset({"host", "port", "config_file"})
 _MORE_THAN_ONE = frozenset({KV_OVERRIDES})
 
 _Settings = Mapping[str, tuple[str, ...]]
+
+
+def need_fit(spec: ModelSpec, path: str, info: ModelInfo) -> None:
+    """As of llama.cpp; that there are types which it does not serve is no fault of the files."""
+    if spec.type in _TYPES:
+        llama_options.need_fit(spec, path, info)
 
 
 def check(
@@ -102,7 +110,7 @@ def launch(
             *("--port", str(site.port)),
             *(word for name, words in settings.items() for word in _words(name, words)),
         ),
-        env=environment(model.spec.env, site, {KEY_VARIABLE: site.api_key, **HIDDEN}),
+        env=environment(model.spec.env, site, {KEY_VARIABLE: site.api_key, **_NO_GPU}),
         host=HOST,
         port=site.port,
         api_key=site.api_key,

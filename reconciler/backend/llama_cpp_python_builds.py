@@ -28,6 +28,8 @@ from llama_cpp.server.settings import Settings
 print()
 print(json.dumps({name: str(field.annotation) for name, field in Settings.model_fields.items()}))
 """
+_IMPORT = 3
+"""An import of a thousand files takes that many times what an answer does, on a busy machine."""
 _NOWHERE = (
     "neither the python on PATH nor our own has it; install llama-cpp-python[server] in an "
     "environment of its own and give --llama-cpp-python PYTHON"
@@ -92,7 +94,7 @@ def _settings(path: str, search_path: str, seconds: float) -> dict[str, str]:
     """By name, with their types; raises Unusable."""
     command = (path, _ISOLATED, "-c", _SETTINGS)
     try:
-        answer = ask(command, "when its server was imported", search_path, seconds)
+        answer = ask(command, "when its server was imported", search_path, seconds * _IMPORT)
     except Unusable as exc:
         cure = "; install llama-cpp-python[server]" if "ModuleNotFoundError" in str(exc) else ""
         raise Unusable(f"{exc}{cure}") from exc

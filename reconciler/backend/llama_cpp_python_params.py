@@ -177,7 +177,7 @@ PARAMETERS: tuple[Parameter, ...] = (
     _whole("seed", "seed", least=-1),
     _whole("last-n-tokens-size", "last_n_tokens_size", least=0),
     _whole("cache-size", "cache_size", least=0),
-    _choice("cache-type", "cache_type", {"ram": "ram"}),  # `disk` is the working directory's
+    _choice("cache-type", "cache_type", {"ram": "ram", "disk": "disk"}),
     _whole("draft-model-num-pred-tokens", "draft_model_num_pred_tokens", least=1),
 )
 _BY_FLAG: Mapping[Flag, Parameter] = {each.flag: each for each in PARAMETERS}

@@ -23,6 +23,7 @@ ACTED_ON: Mapping[str, tuple[JsonValue, ...]] = {
         "llama-server-vulkan",
         "llama-server-cpu",
         "xllamacpp",
+        "llama-cpp-python",
         "vllm-cuda",
         "vllm-rocm",
         "vllm-cpu",

@@ -11,7 +11,7 @@ from reconciler.plan.gpu_claims import claims
 from reconciler.plan.gpu_roll import enrolled
 from reconciler.plan.gpu_survey import Answer, Cause, Step
 from reconciler.plan.gpus import Gpu
-from tests.backend.build import llama_server, model, vllm, xllamacpp
+from tests.backend.build import llama_cpp_python, llama_server, model, vllm, xllamacpp
 from tests.plan.gpu import amd, nvidia
 
 _NO_LLAMA = "no llama-server on PATH"
@@ -21,13 +21,15 @@ _NO_VLLM = "no vllm on PATH"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
     """`llama`: what its llama-server is built for; `vllm`: its vLLM. None: it has none. `wheel`:
-    xllamacpp is installed. `gpus`: what the model says. `fault`: NVML hangs."""
+    xllamacpp is installed; `python`: llama-cpp-python is. `gpus`: what the model says. `fault`:
+    NVML hangs."""
 
     what: str
     devices: tuple[Gpu, ...] = ()
     llama: tuple[str, ...] | None = None
     vllm: str | None = None
     wheel: bool = False
+    python: bool = False
     gpus: int | None = None
     fault: bool = False
 
@@ -47,7 +49,7 @@ HOSTS = (
     Host(what="RTX 4090 without vLLM", devices=(nvidia(1),), llama=("cuda", "vulkan")),
     Host(what="RTX 4090, a Vulkan build", devices=(nvidia(1),), llama=("vulkan",)),
     Host(what="L4, a CPU build", devices=(nvidia(1),), llama=(), wheel=True),
-    Host(what="the same, `gpus: 0`", devices=(nvidia(1),), llama=(), wheel=True, gpus=0),
+    Host(what="L4, llama-cpp-python, `gpus: 0`", devices=(nvidia(1),), python=True, gpus=0),
     Host(what="4 × MI300X", devices=tuple(map(amd, range(4))), llama=("rocm",), vllm="rocm"),
     Host(
         what="2 × RX 7900 XTX",
@@ -115,4 +117,8 @@ def _inventory(host: Host) -> Inventory:
         builds.append(xllamacpp())
     else:
         missing.append(Missing(id="xllamacpp", reason="not installed"))
+    if host.python:
+        builds.append(llama_cpp_python())
+    else:
+        missing.append(Missing(id="llama-cpp-python", reason="no python has it"))
     return Inventory(builds=tuple(builds), missing=tuple(missing))

@@ -10,9 +10,12 @@ from reconciler.plan.gpus import Gpu
 from tests.backend.build import gpu, inventory, llama_server, spec, vllm, xllamacpp
 
 NO_SERVER = "no llama-server on PATH"
-BOTH = inventory(llama_server(), xllamacpp())
+NO_PYTHON = "no python has it"
+BOTH = inventory(llama_server(), xllamacpp(), llama_cpp_python=NO_PYTHON)
 ONLY_WHEEL = inventory(xllamacpp(), llama_server_cpu=NO_SERVER)
-NOTHING = inventory(llama_server_cpu=NO_SERVER, xllamacpp="not installed")
+NOTHING = inventory(
+    llama_server_cpu=NO_SERVER, xllamacpp="not installed", llama_cpp_python=NO_PYTHON
+)
 WITH_VLLM = inventory(llama_server(), vllm(), vllm_cuda="it is built for the CPU")
 
 
@@ -47,7 +50,7 @@ def test_says_why_a_better_backend_was_passed_over() -> None:
 def test_says_of_each_backend_why_none_can_run() -> None:
     assert refused(NOTHING) == (
         "no backend on this node can run gguf on the CPU (llama-server-cpu: no llama-server on "
-        "PATH; xllamacpp: not installed; llama-cpp-python: this release cannot start it yet)"
+        "PATH; xllamacpp: not installed; llama-cpp-python: no python has it)"
     )
 
 
@@ -61,7 +64,11 @@ def test_takes_the_backend_that_the_manifest_names() -> None:
     ("there", "fields", "reason"),
     [
         (ONLY_WHEEL, {"backend": "llama-server-cpu"}, NO_SERVER),
-        (BOTH, {"backend": "llama-cpp-python"}, "this release cannot start it yet"),
+        (
+            BOTH,
+            {"backend": "llama-cpp-python"},
+            "cannot use backend llama-cpp-python: no python has it; llama-server-cpu would run",
+        ),
         (BOTH, {"backend": "vllm-cpu"}, "it does not run gguf files"),
         (BOTH, {"backend": "vllm-cuda"}, "it does not run gguf files"),
         (

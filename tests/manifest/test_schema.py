@@ -106,7 +106,7 @@ def test_the_schema_and_the_parser_both_take(fields: dict[str, object]) -> None:
         {"nodes": ["all"]},
         {"gpus": -1},
         {"type": "transcription"},
-        {"backend": "llama-cpp-python"},
+        {"backend": "ollama"},
         {"refresh": "sometimes"},
         {"source": "hf://name"},
         {"source": "justaname"},
