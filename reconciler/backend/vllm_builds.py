@@ -128,17 +128,26 @@ def _beside(python: str) -> str | None:
 
 
 def _interpreter(script: str) -> str | None:
-    """Of a script's first line, or beside it (a script of an installer may call another one)."""
+    """Of its first line, or of what it calls (an operator's script sets variables first), or beside
+    it."""
+    for program in programs(script):
+        if _INTERPRETER.fullmatch(Path(program).name):
+            return program
+        if (interpreter := _of_first_line(program)) is not None:
+            return interpreter
+    beside = Path(script).parent / "python"
+    return str(beside) if beside.is_file() else None
+
+
+def _of_first_line(script: str) -> str | None:
     try:
         with open(script, "rb") as file:
             first = file.readline(4096)
     except OSError as exc:
         raise Unusable(f"cannot be read: {exc.strerror}") from exc
     words = first.removeprefix(b"#!").decode("utf-8", "replace").split()
-    if first.startswith(b"#!") and words and _INTERPRETER.fullmatch(Path(words[0]).name):
-        return words[0]
-    beside = Path(script).parent / "python"
-    return str(beside) if beside.is_file() else None
+    is_python = bool(words) and _INTERPRETER.fullmatch(Path(words[0]).name) is not None
+    return words[0] if first.startswith(b"#!") and is_python else None
 
 
 def _folders(interpreter: str, search_path: str, seconds: float) -> tuple[str, ...]:

