@@ -85,8 +85,7 @@ def told(progress: Progress) -> str:
     """`1.2 of 4.3 GiB (28 %), 210 MiB/s, 15 s left`, for operators."""
     done, total, rate = progress.done_bytes, progress.total_bytes, progress.bytes_per_second
     unit, size = ("GiB", 2**30) if total >= 2**30 else ("MiB", 2**20)
-    form = ".1f" if unit == "GiB" else ".0f"
-    amounts = f"{done / size:{form}} of {total / size:{form}} {unit}"
+    amounts = f"{done / size:.1f} of {total / size:.1f} {unit}"  # rounder ones belie the percent
     text = f"{_PREFIXES[progress.doing]}{amounts} ({100 * done // total} %)"
     if progress.silent_seconds is not None:
         return f"{text}, nothing came for {progress.silent_seconds:.0f} s"

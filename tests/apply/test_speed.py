@@ -36,7 +36,7 @@ def test_says_how_much_is_there_how_fast_it_comes_and_how_long_it_takes() -> Non
 
 
 def test_small_models_are_told_in_mebibytes() -> None:
-    assert text(noted((0.0, 12 * MIB), total=253 * MIB), 0.0) == "12 of 253 MiB (4 %)"
+    assert text(noted((0.0, 12 * MIB), total=253 * MIB), 0.0) == "12.0 of 253.0 MiB (4 %)"
 
 
 def test_what_an_earlier_try_left_is_no_speed() -> None:
@@ -49,7 +49,7 @@ def test_a_file_that_begins_anew_is_no_speed_either() -> None:
     """gpustack#312 (scenario 27): more than all of it was never there."""
     speed = noted((0.0, 0), (1.0, 100 * MIB), (1.1, 0), (2.1, 100 * MIB), total=200 * MIB)
 
-    assert text(speed, 2.1) == "100 of 200 MiB (50 %), 100 MiB/s, 1 s left"
+    assert text(speed, 2.1) == "100.0 of 200.0 MiB (50 %), 100 MiB/s, 1 s left"
 
 
 def test_one_slow_second_changes_little() -> None:
@@ -61,7 +61,7 @@ def test_one_slow_second_changes_little() -> None:
 def test_says_when_nothing_comes() -> None:
     speed = noted((0.0, 0), (1.0, 100 * MIB), total=200 * MIB)
 
-    assert text(speed, 31.0) == "100 of 200 MiB (50 %), nothing came for 30 s"
+    assert text(speed, 31.0) == "100.0 of 200.0 MiB (50 %), nothing came for 30 s"
 
 
 def test_hours_are_told_as_hours() -> None:
@@ -73,7 +73,7 @@ def test_hours_are_told_as_hours() -> None:
 def test_what_is_done_has_no_time_left() -> None:
     speed = noted((0.0, 0), (1.0, 200 * MIB), total=200 * MIB)
 
-    assert text(speed, 60.0) == "200 of 200 MiB (100 %)"
+    assert text(speed, 60.0) == "200.0 of 200.0 MiB (100 %)"
 
 
 def test_nothing_is_said_before_it_is_known() -> None:
@@ -149,7 +149,7 @@ def test_another_amount_is_another_piece_of_work() -> None:
     speed = noted((0.0, 0), (1.0, 100 * MIB), total=200 * MIB)
     speed.note(0, 400 * MIB, 2.0)
 
-    assert text(speed, 2.1) == "0 of 400 MiB (0 %)"
+    assert text(speed, 2.1) == "0.0 of 400.0 MiB (0 %)"
 
 
 def test_the_last_byte_leaves_no_time_and_no_silence() -> None:
@@ -159,12 +159,17 @@ def test_the_last_byte_leaves_no_time_and_no_silence() -> None:
     assert progress.bytes_per_second == 100.0 * MIB
 
 
+def test_the_bytes_are_told_as_finely_as_their_share() -> None:
+    """"6 of 64 MiB (8 %)" is wrong to whoever divides."""
+    assert text(noted((0.0, 11 * MIB // 2), total=64 * MIB), 0.0) == "5.5 of 64.0 MiB (8 %)"
+
+
 def test_a_sentence_says_what_is_done() -> None:
     speed = noted((0.0, 12 * MIB), total=253 * MIB)
 
     for doing, start in (
-        (Doing.CHECK, "checks files that look changed, 12 of"),
-        (Doing.IMPORT, "imports it into the hub, 12 of"),
+        (Doing.CHECK, "checks files that look changed, 12.0 of"),
+        (Doing.IMPORT, "imports it into the hub, 12.0 of"),
     ):
         progress = speed.progress(doing, 0.0)
         assert progress is not None

@@ -18,7 +18,7 @@ def test_lines_come_also_while_nothing_does(capfd: pytest.CaptureFixture[str]) -
         told.waiting("asking s3://models")
         wait_until(lambda: has_come("asking s3://models: no answer for 0 s\n"), what="a line")
         told.begin("fetching", 400 << 20, 100 << 20)
-        wait_until(lambda: has_come("fetching: 100 of 400 MiB (25 %)\n"), what="a line")
+        wait_until(lambda: has_come("fetching: 100.0 of 400.0 MiB (25 %)\n"), what="a line")
         told.advance(1)
         told.begin("tidying", 0)
     has_come("")

@@ -248,7 +248,7 @@ def assert_that_progress_shows_everywhere(agent: Agent, s3: S3Server) -> None:
     assert progress["silent_seconds"] is None
     assert detail["progress"].keys() == progress.keys()
     told = (
-        r" caching \d+ % .*fetches gguf/test_d: [\d.]+ of 64 MiB \(\d+ %\), "
+        r" caching \d+ % .*fetches gguf/test_d: [\d.]+ of 64\.0 MiB \(\d+ %\), "
         r"[\d.]+ [KM]iB/s, \d+ \w+ left"
     )
     assert re.search(told, piped), piped

@@ -59,4 +59,4 @@ def test_a_push_that_comes_beside_what_serves_says_how_far_it_is() -> None:
     assert (quiet.newer and quiet.newer.reason, quiet.progress) == ("news", None)
     assert coming.progress == HALF
     assert coming.newer is not None
-    assert coming.newer.reason == "news; 477 of 954 MiB (50 %), 48 MiB/s, 10 s left"
+    assert coming.newer.reason == "news; 476.8 of 953.7 MiB (50 %), 48 MiB/s, 10 s left"
