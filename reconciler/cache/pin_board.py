@@ -46,6 +46,11 @@ class Owner:
         text = f"{self.node}\0{self.data_dir}"
         return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()[:16]
 
+    @property
+    def where(self) -> str:
+        """For people."""
+        return f"on {self.node} in {self.data_dir}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
@@ -116,11 +121,11 @@ class PinBoard:
         return own | others
 
     def parted_pins(self) -> tuple[Pins, Pins]:
-        """What the owner needs, and what the others do. They may call their models the same."""
+        """What the owner needs, and what the others do: "chat on node-b in /data/b"."""
         own, others = self._own or Pins(), Pins()
         for each in self.said():
             if each.owner != self.owner:
-                others |= each.pins
+                others |= each.pins.told_with(each.owner.where)
             elif self._own is None:
                 own = each.pins
         return own, others

@@ -50,6 +50,18 @@ class Pins:
         }
         return Pins({revision: paths for revision, paths in left.items() if paths})
 
+    def told_with(self, where: str) -> "Pins":
+        """The same, of another agent's models, which may have the names of ours."""
+        return Pins(
+            {
+                revision: {
+                    path: frozenset(f"{model} {where}" for model in models)
+                    for path, models in paths.items()
+                }
+                for revision, paths in self.by_revision.items()
+            }
+        )
+
     def __or__(self, other: "Pins") -> "Pins":
         return _merged(
             (models, Holding(prefix=prefix, digest=digest, paths=frozenset({path})))

@@ -216,8 +216,7 @@ class Room:
 
 def _told(reserved: Sequence[tuple[Reservation, int]]) -> str:
     return ", ".join(
-        f"{human(size)} for {each.prefix} on {each.owner.node} in {each.owner.data_dir}"
-        for each, size in reserved
+        f"{human(size)} for {each.prefix} {each.owner.where}" for each, size in reserved
     )
 
 

@@ -102,6 +102,20 @@ def test_list_says_what_is_there_and_who_needs_it(node: Node) -> None:
     assert "of 5.0 MiB used" in text
 
 
+def test_list_says_which_models_are_of_another_agent(node: Node) -> None:
+    a = node.hold("o_a")
+    node.pin(node.cache(), chat=a)
+    node.pin(node.cache(node="node-b"), chat=a, f30=a)
+
+    (row,) = node.told("list")["revisions"]
+
+    where = f"on node-b in {node.data}"
+    assert row["pinned_by"] == ["chat", f"chat {where}", f"f30 {where}"]
+    refused = node.run("gc", "--budget", "100KiB")
+    for said in ("chat", f"chat {where}", f"f30 {where}"):
+        assert f"{said} (1.0 MiB)" in refused.stderr
+
+
 def test_two_revisions_share_a_file_and_say_so(node: Node) -> None:
     source = node.hold("o_a", "x.gguf", "y.gguf")
     put(node.folder / "hub", f"{source}/y.gguf", os.urandom(MIB))
