@@ -160,7 +160,7 @@ def test_the_last_byte_leaves_no_time_and_no_silence() -> None:
 
 
 def test_the_bytes_are_told_as_finely_as_their_share() -> None:
-    """"6 of 64 MiB (8 %)" is wrong to whoever divides."""
+    """Six of 64 MiB were not 8 %, to whoever divides."""
     assert text(noted((0.0, 11 * MIB // 2), total=64 * MIB), 0.0) == "5.5 of 64.0 MiB (8 %)"
 
 
