@@ -15,7 +15,7 @@ from reconciler.plan.gpus import Gpu, GpuProcess
 from reconciler.plan.ids import GpuUuid, ModelName, Nonce
 from reconciler.plan.memory import Pool, Room, User, pool_of
 
-BACK_SECONDS = 20.0
+BACK_SECONDS = 15.0
 """For the memory of what has ended to come back, before who holds it is told."""
 _WORTH_NAMING_BYTES = 1 << 30
 
@@ -131,10 +131,13 @@ def _largest_first(processes: Sequence[GpuProcess]) -> list[GpuProcess]:
 def _user(process: GpuProcess) -> User:
     """Whose it is: who runs models for an agent carries a nonce, and passes it on."""
     found = read_process(process.pid)
-    name = found.name if found is not None else "gone since"
-    is_model = environment_value(process.pid, NONCE_VARIABLE) is not None
-    whose = "a model of another agent" if is_model else "no model of ours"
-    return User(pid=process.pid, who=f"{name}, {whose}", held_bytes=process.memory_bytes)
+    if found is None:
+        who = "which has ended"
+    elif environment_value(process.pid, NONCE_VARIABLE) is not None:
+        who = f"{found.name}, a model of another agent"
+    else:
+        who = f"{found.name}, no model of ours"
+    return User(pid=process.pid, who=who, held_bytes=process.memory_bytes)
 
 
 def _untold(device: Gpu, figures: GpuFigures, others: Sequence[GpuProcess]) -> str | None:

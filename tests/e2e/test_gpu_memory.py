@@ -1,0 +1,188 @@
+"""Models and the memory of GPUs that a library describes: who fits, who waits, who is refused."""
+
+import json
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.cli.command import xgen_model
+from tests.e2e.agent import Agent, llama_server_stand_in
+from tests.e2e.conftest import MakeAgent
+from tests.e2e.manifests import manifest, model
+from tests.gguf_file import header
+from tests.observe.gpu_libraries import GpuLibraries, build, records
+
+GIB = 2**30
+LISTING = "  CUDA0: NVIDIA H100 80GB HBM3 (81079 MiB, 80456 MiB free)"
+KEYS = {
+    "general.architecture": "llama",
+    "llama.context_length": 4096,
+    "llama.embedding_length": 4096,
+    "llama.block_count": 32,
+    "llama.attention.head_count": 32,
+    "llama.attention.head_count_kv": 8,
+}
+"""As of Llama 3 8B: a token takes 128 KiB of cache."""
+PREFIX = "gguf/large_cache"
+
+
+@pytest.fixture(scope="module")
+def libraries(tmp_path_factory: pytest.TempPathFactory) -> GpuLibraries:
+    return build(tmp_path_factory.mktemp("gpu-libraries"))
+
+
+@pytest.fixture
+def stranger() -> Iterator[int]:
+    """The pid of a process that is no model's."""
+    process = subprocess.Popen(["sleep", "600"])
+    yield process.pid
+    process.kill()
+    process.wait()
+
+
+class Machine:
+    """What NVML tells may change; each survey reads it anew."""
+
+    def __init__(self, agent: Agent, libraries: GpuLibraries) -> None:
+        self._agent, self._libraries = agent, libraries
+        agent.model_file(PREFIX).write_bytes(header(KEYS))
+        llama_server_stand_in(agent.root, LISTING)
+
+    def tells(self, *devices: dict[str, object], processes: list[dict[str, object]]) -> None:
+        lines = "".join(
+            records(str(each["kind"]), {key: value for key, value in each.items() if key != "kind"})
+            for each in devices
+        )
+        text = lines + records("process", *processes)
+        self._agent.environment |= self._libraries.machine(self._agent.root, nvidia=text)
+
+    def holds(self, used: int, **memory: tuple[int, int]) -> None:
+        """One GPU of 80 GiB: what is used of it, and each process's pid and GiB."""
+        processes = [
+            {"on": "GPU-0", "pid": pid, "memory": size * GIB} for pid, size in memory.values()
+        ]
+        self.tells(card(used=used * GIB), processes=processes)
+
+
+def card(**more: object) -> dict[str, object]:
+    whole: dict[str, object] = {"uuid": "GPU-0", "pci": "0000:01:00.0", "total": 80 * GIB}
+    return {"kind": "gpu", **whole, "used": 0, **more}
+
+
+def large(name: str, gib: int, **fields: str) -> str:
+    """A model whose cache takes so much."""
+    asks = {"extra_args": f"{{ctx_size: {gib * 8192}}}", "gpu_ids": "[0]", **fields}
+    return model(name, source=PREFIX, backend="auto", **asks)
+
+
+def says(*texts: str, state: str | None = None) -> Callable[[dict[str, Any]], bool]:
+    return lambda entry: (
+        state in (None, entry["state"]) and all(text in entry["reason"] for text in texts)
+    )
+
+
+def test_the_next_start_waits_for_memory_and_then_says_who_holds_it(
+    make_agent: MakeAgent, libraries: GpuLibraries, stranger: int
+) -> None:
+    """Scenarios 18, 19 (LLMKube#516, gpustack#1354)."""
+    agent = make_agent()
+    machine = Machine(agent, libraries)
+    machine.holds(1)
+    agent.write(manifest(large("a", 64)))
+    agent.start()
+    agent.wait_up()
+    pid = agent.wait_state("a", "loaded")["pid"]
+
+    # A restart counts on what its own process holds.
+    machine.holds(70, a=(pid, 69))
+    agent.write(manifest(large("a", 64, env="{STAND_IN: '--chunks 2'}")))
+    late = agent.wait_model("a", says("may not be back yet", state="pending"))["reason"]
+    assert f"pid {pid} (which has ended) holds 69.0 GiB; what a (pid {pid}) held" in late
+    machine.holds(1)
+    again = agent.wait_model("a", lambda e: e["state"] == "loaded" and e["pid"] != pid)["pid"]
+
+    # What is not back in time is somebody's.
+    machine.holds(70, other=(stranger, 69))
+    agent.write(manifest(large("b", 64)))
+    waits = agent.wait_model("b", says("may not be back yet", state="pending"))
+    assert f"a (pid {again}) held may not be back yet" in waits["reason"]
+    refused = agent.wait_state("b", "blocked")["reason"]
+    assert refused.startswith("cannot start: it needs 64.8 GiB of memory (weights 0 MiB, KV cache")
+    assert "on GPU 0 (GPU-0); 10.0 GiB of 80.0 GiB are free" in refused
+    assert f"pid {stranger} (sleep, no model of ours) holds 69.0 GiB" in refused
+
+    machine.holds(1)
+    assert agent.wait_state("b", "loaded")["gpu_ids"] == ["GPU-0"]
+    assert agent.stop() == 0
+
+
+def test_two_that_do_not_fit_together_are_not_both_started(
+    make_agent: MakeAgent, libraries: GpuLibraries
+) -> None:
+    """Scenario 16 (gpustack#5933, #5513)."""
+    agent = make_agent()
+    machine = Machine(agent, libraries)
+    machine.holds(1)
+    share = {"gpu_memory": "0.5"}
+    agent.write(manifest(large("a", 64, **share)))
+    agent.start()
+    agent.wait_up()
+    pid = agent.wait_state("a", "loaded")["pid"]
+    machine.holds(66, a=(pid, 65))
+
+    agent.write(manifest(large("a", 64, **share), large("b", 32, **share)))
+
+    refused = agent.wait_state("b", "blocked")["reason"]
+    assert "on GPU 0 (GPU-0); 14.0 GiB of 80.0 GiB are free; a holds 65.0 GiB; make" in refused
+    told = agent.client.get(f"{agent.url}/api/management/models/b").json()
+    on_gpu = told["memory_on_gpus"]["GPU-0"]
+    assert (on_gpu["kv_cache_bytes"], on_gpu["complete"]) == (32 * GIB, True)
+    assert told["memory"]["kv_cache_bytes"] == 0
+    shown = xgen_model("plan", "--server", agent.url, "--output", "json")
+    planned = {each["model"]: each for each in json.loads(shown.stdout)["nodes"][0]["models"]}
+    assert planned["b"]["action"] == "refused"
+    assert planned["b"]["memory_on_gpus"]["GPU-0"]["kv_cache_bytes"] == 32 * GIB
+
+    skip = {"skip_memory_check": "true"}
+    agent.write(manifest(large("a", 64, **share), large("b", 32, **share, **skip)))
+    agent.wait_state("b", "loaded")
+    assert agent.wait_state("a", "loaded")["pid"] == pid
+    assert agent.stop() == 0
+
+
+def test_an_instance_is_as_large_as_it_is_and_shared_memory_is_the_host_s(
+    make_agent: MakeAgent, libraries: GpuLibraries
+) -> None:
+    """A MIG instance, and a GPU that works in the machine's memory (GB10)."""
+    agent = make_agent()
+    machine = Machine(agent, libraries)
+    instance = {"kind": "mig", "of": "GPU-0", "slot": 0, "total": 20 * GIB, "used": GIB}
+    machine.tells(
+        card(mig=1),
+        {**instance, "uuid": "MIG-0"},
+        {**instance, "uuid": "MIG-1", "slot": 1},
+        card(uuid="GPU-1", pci="0000:02:00.0", nvmlDeviceGetMemoryInfo=3),
+        processes=[],
+    )
+    agent.write(
+        manifest(
+            large("fits", 16, gpu_ids="[MIG-0]"),
+            large("too-large", 24, gpu_ids="[MIG-1]"),
+            large("beyond", 1 << 20, gpu_ids="[GPU-1]"),
+        )
+    )
+    agent.start()
+    agent.wait_up()
+
+    too_large = agent.wait_state("too-large", "blocked")["reason"]
+    beyond = agent.wait_state("beyond", "blocked")["reason"]
+
+    assert "on GPU 1 (MIG-1); 19.0 GiB of 20.0 GiB are free" in too_large
+    assert re.search(r"KV cache 1048576.0 GiB .* else\); \d+\.\d GiB of \d+\.\d GiB are", beyond)
+    agent.wait_state("fits", "loaded")
+    told = agent.client.get(f"{agent.url}/api/management/models/beyond").json()
+    assert (told["memory_on_gpus"], told["memory"]["kv_cache_bytes"]) == ({}, GIB << 20)
+    assert agent.stop() == 0
