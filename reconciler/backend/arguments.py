@@ -3,6 +3,8 @@
 ctx_size: 8192        --ctx-size 8192            true, false    --flag, --no-flag (or on, off)
 a list                joined, or repeated        a map          JSON
 "@/template.jinja"    a file of the model's      null           the engine's own default
+
+What an engine would misread, or refuse only after a long start, is refused here.
 """
 
 import json
@@ -16,8 +18,14 @@ from reconciler.backend.flags import Flag, Flags, Takes
 from reconciler.errors import Rejected
 from reconciler.plan.desired import JsonValue
 
-_KEY = re.compile(r"[A-Za-z][A-Za-z0-9._-]*")
-_NUMBER = re.compile(r"-(\d+\.?\d*|\.\d+)(e-?\d+)?")
+_KEY = re.compile(r"[A-Za-z][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*")
+_NUMBER = re.compile(r"-?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?")
+_WHOLE = re.compile(r"-\d+")
+_BEYOND_NUMBERS = frozenset({"auto", "all"})
+"""What llama.cpp's flags for a number of layers take, too."""
+_IN_BYTES = re.compile(r"(\d+(?:\.\d+)?[kKmMgGtT])i?[bB]")
+_PART_OF_BINARY = re.compile(r"\d+\.\d+[KMGT]")
+_EXACT_FLOATS = 2**53
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,13 +34,18 @@ class Dialect:
 
     `separators`: between the values of a list, for flags other than those with a comma;
     `repeated`: flags that are written once for each value. `reads_dashes`: a value that begins
-    with one is read as another flag. `parts`: `flag.key` sets one key of the flag's JSON.
+    with one is read as another flag. `parts`: `flag.key` sets one key of the flag's JSON. `sizes`:
+    it reads 4k as 4000 and 4K as 4096. `maps`: the flags that take JSON; None: they say so
+    themselves. `by_file`: flags that take a text, with those that take it as a file.
     """
 
     separators: Mapping[str, str] = field(default_factory=dict)
     repeated: frozenset[str] = frozenset()
     reads_dashes: bool = False
     parts: bool = False
+    sizes: bool = False
+    maps: frozenset[str] | None = None
+    by_file: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +140,7 @@ def _arguments(entry: _Entry, value: JsonValue) -> list[Argument]:
             return _several(entry, value)
         case dict():
             _need_value(key, flag)
+            _need_maps(entry)
             return [entry.argument(_json(entry, value))]
         case _:
             _need_value(key, flag)
@@ -142,7 +156,7 @@ def _switch(entry: _Entry, value: bool) -> list[Argument]:
             return [entry.argument("on" if value else "off")]
         case Takes.ZERO_ONE:
             return [entry.argument("1" if value else "0")]
-        case Takes.VALUE | Takes.TWO_VALUES | Takes.SEVERAL | Takes.JSON:
+        case Takes.VALUE | Takes.NUMBER | Takes.TWO_VALUES | Takes.SEVERAL | Takes.JSON:
             raise _rejected(entry.key, "it takes a value, not true or false")
         case Takes.NOTHING | Takes.OPTIONAL | Takes.UNKNOWN:
             wanted = value is not (entry.name in flag.negations)
@@ -155,8 +169,10 @@ def _switch(entry: _Entry, value: bool) -> list[Argument]:
 def _several(entry: _Entry, values: list[JsonValue]) -> list[Argument]:
     key, flag, dialect = entry.key, entry.flag, entry.dialect
     _need_value(key, flag)
-    if flag.takes is Takes.JSON:
+    if flag.takes is Takes.JSON or (dialect.parts and "." in entry.name):
         return [entry.argument(_json(entry, values))]
+    if flag.takes is Takes.NUMBER:
+        raise _rejected(key, "it takes one number, not a list")
     words = tuple(_word(entry, value) for value in values)
     if flag.takes is Takes.TWO_VALUES:
         if len(words) != 2:
@@ -179,22 +195,50 @@ def _need_value(key: str, flag: Flag) -> None:
         raise _rejected(key, "it takes no value: write true or false")
 
 
+def _need_maps(entry: _Entry) -> None:
+    maps, flag = entry.dialect.maps, entry.flag
+    if maps is not None and flag.takes is not Takes.JSON and maps.isdisjoint(flag.names):
+        raise _rejected(entry.key, "it takes no map")
+
+
 def _word(entry: _Entry, value: JsonValue) -> str:
     key = entry.key
     match value:
         case str():
             _need_sayable(key, value)
-            # A flag of which nothing is known may be a switch, and the next word another flag.
-            other_flag = entry.dialect.reads_dashes or entry.flag.takes is Takes.UNKNOWN
-            if other_flag and value.startswith("-") and not _NUMBER.fullmatch(value):
-                raise _rejected(key, f"{value} begins with a dash, so it would be another flag")
-            return _with_files(entry, value)
+            text = value
         case float() if not math.isfinite(value):
             raise _rejected(key, f"{value} is not a number that an engine can read")
+        case float() if value.is_integer() and abs(value) < _EXACT_FLOATS:
+            text = str(int(value))  # flags that take whole numbers know no 4096.0
         case int() | float() if not isinstance(value, bool):
-            return str(value)
+            text = str(value)
         case _:
             raise _rejected(key, "a list may hold texts and numbers only")
+    if fault := _misread(entry, text):
+        raise _rejected(key, fault)
+    return _with_files(entry, text)
+
+
+def _misread(entry: _Entry, text: str) -> str | None:
+    """Why an engine would take the word for something else."""
+    dialect, flag = entry.dialect, entry.flag
+    if text.startswith("-"):
+        # A flag of which nothing is known may be a switch, and the next word another flag. vLLM
+        # takes a fraction with a sign for `flag.key`, for its dot.
+        unknown = flag.takes is Takes.UNKNOWN and not _NUMBER.fullmatch(text)
+        if unknown or (dialect.reads_dashes and not _WHOLE.fullmatch(text)):
+            return f"{text} begins with a dash, so it would be another flag"
+    if flag.takes is Takes.NUMBER and text not in _BEYOND_NUMBERS and not _NUMBER.fullmatch(text):
+        return f"it takes a number in digits, not {text!r}"
+    if dialect.sizes and (found := _IN_BYTES.fullmatch(text)):
+        return f"write {found[1]} (k is 1000, K is 1024), not {text}"
+    if dialect.sizes and _PART_OF_BINARY.fullmatch(text):
+        return f"{text} is a fraction of a binary unit; write digits, or {text.lower()}"
+    instead = next((dialect.by_file[name] for name in flag.names if name in dialect.by_file), None)
+    if instead is not None and text.startswith("@/"):
+        return f"it takes the text itself; use {instead} for a file"
+    return None
 
 
 def _with_files(entry: _Entry, value: str) -> str:

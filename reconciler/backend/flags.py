@@ -19,6 +19,7 @@ _FEWEST = 20
 class Takes(StrEnum):
     NOTHING = "nothing"
     VALUE = "a value"
+    NUMBER = "a number"
     OPTIONAL = "a value or none"
     SEVERAL = "values"
     JSON = "JSON"
@@ -114,4 +115,6 @@ def _takes(hint: str | None) -> Takes:
         return Takes.ON_OFF
     if hint == "<0|1>":
         return Takes.ZERO_ONE
+    if hint == "N":
+        return Takes.NUMBER
     return Takes.TWO_VALUES if re.fullmatch(r"[A-Z]+ [A-Z]+", hint) else Takes.VALUE

@@ -18,6 +18,15 @@ KEY_VARIABLE = "LLAMA_API_KEY"
 DIALECT = Dialect(
     separators={"--samplers": ";"},
     repeated=frozenset({"--logit-bias", "--dry-sequence-breaker", "--reverse-prompt"}),
+    maps=frozenset(
+        {"--chat-template-kwargs", "--json-schema", "--ui-config", "--mcp-servers-json"}
+    ),
+    by_file={
+        "--chat-template": "chat_template_file",
+        "--grammar": "grammar_file",
+        "--json-schema": "json_schema_file",
+        "--ui-config": "ui_config_file",
+    },
 )
 CACHE_RAM_MIB = 512
 """The engine's own default for prompts kept in host memory is 8 GiB, for each server."""

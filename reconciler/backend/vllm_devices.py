@@ -49,8 +49,7 @@ def selection(build: Build, devices: Sequence[Gpu]) -> dict[str, str]:
 def spread(spec: ModelSpec, devices: Sequence[Gpu]) -> Iterator[Default]:
     """How the model is cut, which must come to as many parts as there are devices."""
     pipeline = spec.pipeline_parallel_size
-    copies = spec.extra_args.get("data_parallel_size", 1)
-    copies = copies if isinstance(copies, int) and not isinstance(copies, bool) else 1
+    copies = _copies(spec)
     count = max(len(devices), 1)
     tensor = spec.tensor_parallel_size or max(count // (pipeline * copies), 1)
     if tensor * pipeline * copies != count:
@@ -63,6 +62,15 @@ def spread(spec: ModelSpec, devices: Sequence[Gpu]) -> Iterator[Default]:
         yield Default("--tensor-parallel-size", str(tensor))
     if pipeline > 1:
         yield Default("--pipeline-parallel-size", str(pipeline))
+
+
+def _copies(spec: ModelSpec) -> int:
+    copies = spec.extra_args.get("data_parallel_size", 1)
+    if isinstance(copies, str) and copies.isdecimal():
+        copies = int(copies)
+    if not isinstance(copies, int) or isinstance(copies, bool) or copies < 1:
+        raise Rejected(f"cannot use extra_args.data_parallel_size: {copies!r} is not 1 or more")
+    return copies
 
 
 def memory(spec: ModelSpec, devices: Sequence[Gpu], traits: Traits) -> Iterator[Default]:

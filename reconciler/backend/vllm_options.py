@@ -14,7 +14,7 @@ from reconciler.errors import Rejected
 from reconciler.plan.desired import JsonValue, ModelSpec, ModelType
 from reconciler.plan.gpus import Gpu
 
-DIALECT = Dialect(repeated=frozenset({"--middleware"}), reads_dashes=True, parts=True)
+DIALECT = Dialect(repeated=frozenset({"--middleware"}), reads_dashes=True, parts=True, sizes=True)
 COUNTERS = Counters(
     metrics_path="/metrics",
     prompt_tokens="vllm:prompt_tokens_total",

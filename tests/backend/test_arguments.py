@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from reconciler.backend.arguments import Tongue, translate
 from reconciler.backend.flags import Flags, Takes
 from reconciler.backend.llama_options import DIALECT
+from reconciler.backend.vllm_builds import flags_of
+from reconciler.backend.vllm_options import DIALECT as VLLM
 from reconciler.errors import Rejected
 from reconciler.plan.desired import JsonValue
 from tests.backend.build import HELP_FLAGS
@@ -60,6 +62,9 @@ def words(extra_args: Mapping[str, JsonValue], flags: Flags = HELP_FLAGS) -> lis
         ),
         ({"lora": ["@/a.gguf", "@/b.gguf"]}, ["--lora", f"{ROOT}/a.gguf,{ROOT}/b.gguf"]),
         ({"ctx_size": None}, []),
+        ({"ctx_size": 4096.0}, ["--ctx-size", "4096"]),
+        ({"n_gpu_layers": "auto"}, ["--n-gpu-layers", "auto"]),
+        ({"json_schema": {"type": "object"}}, ["--json-schema", '{"type":"object"}']),
         ({"chat_template": ""}, ["--chat-template", ""]),
     ],
 )
@@ -75,6 +80,11 @@ def test_turns_a_value_into_words(extra_args: dict[str, JsonValue], expected: li
         ({"--ctx-size": 1}, "write a flag's long name without its dashes"),
         ({"c": 1}, "has no flag --c"),
         ({"ctx_size": True}, "it takes a value, not true or false"),
+        ({"ctx_size": "4k"}, "it takes a number in digits, not '4k'"),  # llama.cpp reads 4
+        ({"ctx_size": [1, 2]}, "it takes one number, not a list"),
+        ({"override_kv": {"a": "int:1"}}, "it takes no map"),
+        ({"chat_template": "@/x.jinja"}, "use chat_template_file for a file"),
+        ({"json_schema": "@/x.json"}, "use json_schema_file for a file"),
         ({"cont_batching": 1}, "it takes no value: write true or false"),
         ({"cont_batching": [True]}, "it takes no value: write true or false"),
         ({"samplers": ["a;b"]}, "'a;b' holds ';'"),
@@ -165,3 +175,62 @@ def test_keeps_model_files_inside_the_models_folder(path: str) -> None:
 )
 def test_writes_a_map_as_json_that_means_the_same(kwargs: dict[str, JsonValue]) -> None:
     assert json.loads(words({"chat_template_kwargs": kwargs})[1]) == kwargs
+
+
+def vllm_words(extra_args: Mapping[str, JsonValue], version: str = "0.32.0") -> list[str]:
+    tongue = Tongue(dialect=VLLM, flags=flags_of(version), engine=f"vLLM {version}")
+    return [
+        word
+        for argument in translate(extra_args, tongue, ROOT).arguments
+        for word in argument.words
+    ]
+
+
+@pytest.mark.parametrize(
+    ("extra_args", "expected"),
+    [
+        ({"max_model_len": "4k"}, ["--max-model-len", "4k"]),
+        ({"max_model_len": "4K"}, ["--max-model-len", "4K"]),
+        ({"kv_cache_memory_bytes": "1.5g"}, ["--kv-cache-memory-bytes", "1.5g"]),
+        ({"max_model_len": -1}, ["--max-model-len", "-1"]),
+        ({"max_num_seqs": 8.0}, ["--max-num-seqs", "8"]),
+        ({"no_enable_lora": False}, ["--enable-lora"]),
+        ({"max_model_len": None}, []),
+        (
+            {"compilation_config.cudagraph_capture_sizes": [1, 2]},
+            ["--compilation-config.cudagraph_capture_sizes", "[1,2]"],
+        ),
+        (
+            {"compilation_config.pass_config.fuse_norm_quant": True},
+            ["--compilation-config.pass_config.fuse_norm_quant", "true"],
+        ),
+        (
+            {"speculative_config": {"model": "@/draft", "num_speculative_tokens": 2}},
+            ["--speculative-config", f'{{"model":"{ROOT}/draft","num_speculative_tokens":2}}'],
+        ),
+        ({"lora_modules": ["a=@/x", "b=@/y"]}, ["--lora-modules", f"a={ROOT}/x", f"b={ROOT}/y"]),
+    ],
+)
+def test_turns_a_value_into_words_for_vllm(
+    extra_args: dict[str, JsonValue], expected: list[str]
+) -> None:
+    assert vllm_words(extra_args) == expected
+
+
+@pytest.mark.parametrize(
+    ("extra_args", "message"),
+    [
+        ({"kv_cache_memory_bytes": "4GiB"}, "write 4G (k is 1000, K is 1024), not 4GiB"),
+        ({"kv_cache_memory_bytes": "512MB"}, "write 512M (k is 1000, K is 1024), not 512MB"),
+        ({"max_model_len": "1.5K"}, "1.5K is a fraction of a binary unit"),
+        ({"cpu_offload_gb": -0.5}, "-0.5 begins with a dash"),
+        ({"enable_lora": "true"}, "it takes no value: write true or false"),
+        ({"compilation_config.": 1}, "write a flag's long name"),
+        ({"compilation_config..mode": 1}, "write a flag's long name"),
+        ({"max_model_length": 1}, "did you mean max_model_len?"),
+    ],
+)
+def test_rejects_what_vllm_would_misread(extra_args: dict[str, JsonValue], message: str) -> None:
+    with pytest.raises(Rejected, match=r"^cannot use extra_args\.") as error:
+        vllm_words(extra_args)
+    assert message in str(error.value)

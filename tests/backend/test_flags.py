@@ -7,8 +7,8 @@ from tests.backend.build import HELP, HELP_FLAGS
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("--ctx-size", Flag(names=("--ctx-size",))),
-        ("--n-predict", Flag(names=("--predict", "--n-predict"))),
+        ("--ctx-size", Flag(names=("--ctx-size",), takes=Takes.NUMBER)),
+        ("--n-predict", Flag(names=("--predict", "--n-predict"), takes=Takes.NUMBER)),
         ("--metrics", Flag(names=("--metrics",), takes=Takes.NOTHING)),
         ("--flash-attn", Flag(names=("--flash-attn",), takes=Takes.ON_OFF)),
         ("--cpu-strict", Flag(names=("--cpu-strict",), takes=Takes.ZERO_ONE)),
@@ -33,6 +33,7 @@ from tests.backend.build import HELP, HELP_FLAGS
             "--draft-max",
             Flag(
                 names=("--draft", "--draft-n", "--draft-max"),
+                takes=Takes.NUMBER,
                 removed="use --spec-draft-n-max or --spec-ngram-mod-n-max",
             ),
         ),
@@ -40,6 +41,7 @@ from tests.backend.build import HELP, HELP_FLAGS
             "--spec-ngram-min-hits",
             Flag(
                 names=("--spec-ngram-min-hits",),
+                takes=Takes.NUMBER,
                 removed="use the respective --spec-ngram-*-min-hits",
             ),
         ),

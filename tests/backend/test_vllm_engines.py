@@ -98,3 +98,12 @@ def test_a_wrong_flag_is_refused_before_the_files_are_here() -> None:
 def test_an_engine_of_a_backend_that_is_named_tells_the_format() -> None:
     wanted = model(source=SOURCE, backend="vllm-cpu", extra_args={"max_modell_len": 1})
     assert "did you mean max_model_len?" in str(ENGINES.assess(wanted, None).refusal)
+
+
+@pytest.mark.parametrize(
+    ("copies", "refused"), [(1, False), ("1", False), (0, True), (-1, True), (2, True), ("2", True)]
+)
+def test_copies_of_a_model_count_among_its_gpus(copies: int | str, refused: bool) -> None:
+    """On the CPU there is room for one; `0` is no number of copies."""
+    found = ENGINES.assess(model(source=SOURCE, extra_args={"data_parallel_size": copies}), None)
+    assert (found.refusal is not None) == refused

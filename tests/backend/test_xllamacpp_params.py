@@ -69,7 +69,9 @@ def test_a_flag_is_called_as_in_llama_server(parameter: Parameter) -> None:
         return
     assert known is not None
     assert set(parameter.flag.names) == set(known.names)
-    assert known.takes is parameter.flag.takes
+    # The table itself reads numbers.
+    takes = Takes.VALUE if known.takes is Takes.NUMBER else known.takes
+    assert takes is parameter.flag.takes
 
 
 def told(**extra_args: Any) -> Any:
