@@ -135,7 +135,13 @@ def _libraries(called: Iterable[str]) -> list[str]:
     return [
         str(folder / name)
         for folder in beside
-        if folder.is_dir()
-        for name in sorted(os.listdir(folder))
+        for name in _names(folder)
         if _OWN_LIBRARY.match(name)
     ]
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:  # not there, or not for us to read
+        return []
