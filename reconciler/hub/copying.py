@@ -26,19 +26,20 @@ def copy_file(
     target: int,
     size_bytes: int,
     *,
+    begin: int = 0,
     on_bytes: Callable[[int], None],
     before_chunk: Callable[[int], None],
 ) -> int:
     """Copy `size_bytes` and return how many were there. Raises OSError.
 
-    `before_chunk`: called with the size of each that is copied, not where blocks are shared; it
-    may wait, or raise to end the copy.
+    `begin`: so many are in the target already. `before_chunk`: called with the size of each that is
+    copied, not where blocks are shared; it may wait, or raise to end the copy.
     """
     if _cloned(source, target):
         on_bytes(size_bytes)
         return size_bytes
     reserve(target, size_bytes)
-    done = 0
+    done = begin
     in_kernel = True
     while done < size_bytes:
         want = min(_CHUNK_BYTES, size_bytes - done)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from reconciler.errors import Transient
+from reconciler.hub.copied_parts import CopiedParts
 from reconciler.hub.copying import copy_file
 from reconciler.hub.digests import has_digest, until_it_matches
 from reconciler.hub.objects import HubObject, Journal, ObjectRef, checked_prefix
@@ -75,9 +76,9 @@ class DirectoryStore:
         *,
         on_bytes: Callable[[int], None],
         cancelled: Callable[[], bool],
-        journal: Journal | None = None,  # the seam's: a copy is not gone on with
+        journal: Journal | None = None,
     ) -> None:
-        """Write all of the file's bytes to `fd`, from its position 0.
+        """Write all of the file's bytes to `fd`, from where an earlier try has come to.
 
         `on_bytes` is told how many bytes are there. A file that is not, or does not stay, the one
         that was listed is Transient. OSError for a full disk passes as it is.
@@ -89,9 +90,14 @@ class DirectoryStore:
             if cancelled():
                 raise Transient(f"{doing}: it is no longer wanted")
 
+        copied = CopiedParts(journal, stored.size_bytes, on_bytes)
+
         def fetch() -> bool:
-            self._copy(stored, fd, doing, on_bytes, check)
-            return has_digest(fd, stored, check=check)
+            self._copy(stored, fd, doing, copied, check)
+            matches = has_digest(fd, stored, check=check)
+            if not matches:
+                copied.forget()
+            return matches
 
         until_it_matches(fetch, stored, doing=doing)
 
@@ -100,7 +106,7 @@ class DirectoryStore:
         stored: ObjectRef,
         fd: int,
         doing: str,
-        on_bytes: Callable[[int], None],
+        copied: CopiedParts,
         before_chunk: Callable[[int], None],
     ) -> None:
         root = self._resolved_root(doing)
@@ -110,7 +116,12 @@ class DirectoryStore:
             try:
                 before = _version(os.fstat(source))
                 done = copy_file(
-                    source, fd, stored.size_bytes, on_bytes=on_bytes, before_chunk=before_chunk
+                    source,
+                    fd,
+                    stored.size_bytes,
+                    begin=copied.begin(),
+                    on_bytes=copied.note,
+                    before_chunk=before_chunk,
                 )
                 after = _version(os.fstat(source))
             finally:
@@ -120,6 +131,7 @@ class DirectoryStore:
                 raise
             raise Transient(f"{doing}: {exc.strerror}") from exc
         if done != stored.size_bytes or not before == after == stored.version:
+            copied.forget()
             raise Transient(f"{doing}: it changed while it was fetched")
 
     def _resolved_root(self, doing: str) -> str:

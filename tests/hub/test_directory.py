@@ -3,6 +3,7 @@
 import hashlib
 import os
 import shutil
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,13 +12,15 @@ import pytest
 from reconciler.errors import Damaged, Transient
 from reconciler.hub.directory import DirectoryStore
 from reconciler.hub.directory_writer import DirectoryWriter
+from reconciler.hub.objects import HubObject
 from reconciler.hub.rate_limit import RateLimit
 from tests.cache.conftest import small_disk
 from tests.hub.reading import read_all
 
 __all__ = ["small_disk"]
 
-BIG = os.urandom(9 * 1024 * 1024 + 5)
+MIB = 1 << 20
+BIG = os.urandom(9 * MIB + 5)
 
 
 def put(hub: Path, key: str, content: bytes) -> Path:
@@ -170,6 +173,61 @@ def test_a_cancelled_copy_stops(tmp_path: Path) -> None:
         read_all(store, stored, on_bytes=told.append, cancelled=lambda: len(told) == 1)
 
     assert 0 < told[-1] < len(BIG)
+
+
+class KilledTry:
+    """The journal of a copy that was killed after one part; `left`: what it wrote of that."""
+
+    def __init__(self, fd: int, left: bytes) -> None:
+        os.pwrite(fd, left, 0)
+        self.said: list[int | str] = []
+
+    def begin(self, part_bytes: int) -> tuple[int, frozenset[int]]:
+        assert part_bytes == 8 * MIB
+        return part_bytes, frozenset() if "forget" in self.said else frozenset({0})
+
+    def finished(self, index: int) -> None:
+        self.said.append(index)
+
+    def forget(self) -> None:
+        self.said.append("forget")
+
+
+@pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="needs a second file system")
+def test_a_copy_goes_on_where_a_killed_one_was(tmp_path: Path) -> None:
+    """Between file systems, where no blocks can be shared. With a digest, what was left counts
+    only if it is right; that it is not copied again shows in what is wrong without one."""
+    hub = Path("/dev/shm") / f"xgen-hub-{os.getpid()}"
+    wrong = bytes(8 * MIB)
+    try:
+        put(hub, "gguf/a_x/x.gguf", BIG)
+        store = DirectoryStore(hub)
+        (stored,) = store.objects("gguf/a_x")
+        sure = replace(stored, sha256=hashlib.sha256(BIG).hexdigest())
+
+        assert resumed(store, sure, left=BIG[: 8 * MIB]) == (BIG, [], 8 * MIB)
+        assert resumed(store, stored, left=wrong) == (wrong + BIG[8 * MIB :], [], 8 * MIB)
+        assert resumed(store, sure, left=wrong) == (BIG, ["forget", 0], 0)
+    finally:
+        shutil.rmtree(hub)
+
+
+def resumed(
+    store: DirectoryStore, stored: HubObject, *, left: bytes
+) -> tuple[bytes, list[int | str], int]:
+    """The file, what its journal was told, and after how many bytes the copy began at last."""
+    told: list[int] = []
+    with tempfile.TemporaryFile() as file:
+        journal = KilledTry(file.fileno(), left)
+        store.read(
+            stored,
+            file.fileno(),
+            on_bytes=told.append,
+            cancelled=lambda: False,
+            journal=journal,
+        )
+        begin = 0 if min(told) < 8 * MIB else 8 * MIB
+        return os.pread(file.fileno(), len(BIG) + 1, 0), journal.said, begin
 
 
 def test_a_copy_is_compared_with_its_sha256(tmp_path: Path) -> None:
