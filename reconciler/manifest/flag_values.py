@@ -67,7 +67,7 @@ def _against_keys(rules: FlagRules, name: str, config: dict[str, JsonValue]) -> 
 def _own_files(name: str, value: JsonValue) -> bool:
     """Whether all files that it names are the model's own. A template may stand there itself."""
     if name == "chat_template" and isinstance(value, str) and "{" in value:
-        return not value.startswith("@/")
+        return not value.startswith("@/") and not names_elsewhere(value)
     if name in _NAMED:
         files = [text.partition("=")[2] or text for text in _texts(_read(value), but=_NAMES)]
     else:

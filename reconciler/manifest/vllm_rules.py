@@ -29,7 +29,7 @@ _OLDER = """
     enable_multimodal_encoder_data_parallel enable_prompt_adapter enable_reasoning
     eplb_log_balancedness eplb_step_interval eplb_window_size guided_decoding_backend
     guided_decoding_disable_additional_properties guided_decoding_disable_any_whitespace
-    guided_decoding_disable_fallback logits_processor_pattern long_lora_scaling_factors
+    guided_decoding_disable_fallback long_lora_scaling_factors
     lora_extra_vocab_size max_seq_len_to_capture multi_step_stream_outputs num_lookahead_slots
     num_redundant_experts num_scheduler_steps override_pooler_config preemption_mode rope_scaling
     rope_theta scheduler_delay_factor use_v2_block_manager
@@ -68,12 +68,11 @@ VLLM_RULES = FlagRules(
         ("io_processor_plugin tool_server worker_cls worker_extension_cls scheduler_cls", CODE),
         ("logits_processors model_class_overrides kv_transfer_config ec_transfer_config", CODE),
         ("ec_manager_config additional_config weight_transfer_config", CODE),
-        ("ray_workers_use_nsight", CODE),
+        ("ray_workers_use_nsight logits_processor_pattern", CODE),
         ("allowed_local_media_path profiler_config mm_encoder_fp8_scale_save_path", FILES),
-        ("kv_events_config otlp_traces_endpoint enable_scale_out", NETWORK),
-        ("enable_fault_tolerance", NETWORK),
+        ("kv_events_config otlp_traces_endpoint enable_fault_tolerance", NETWORK),
         ("enable_mm_embeds enable_prompt_embeds trust_request_chat_template", CLIENTS),
-        ("trust_request_mm_kwargs", CLIENTS),
+        ("trust_request_mm_kwargs enable_scale_out", CLIENTS),
         ("model_loader_extra_config", WEIGHTS),
         ("enable_log_requests enable_log_outputs enable_log_deltas", LOGGED),
     ),

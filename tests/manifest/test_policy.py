@@ -97,7 +97,8 @@ def test_flags_of_vllm_that_no_node_allows(flag: str) -> None:
         "kv_transfer_config.kv_connector model_class_overrides profiler_config tool-server "
         "logits_processors allowed_local_media_path otlp_traces_endpoint kv_events_config "
         "additional_config enable_prompt_embeds trust_request_chat_template brand_new "
-        "reasoning_parser_plugin io_processor_plugin scheduler-cls enable_log_outputs Trust_Remote"
+        "reasoning_parser_plugin io_processor_plugin scheduler-cls enable_log_outputs Trust_Remote "
+        "logits_processor_pattern enable_scale_out"
     ),
 )
 def test_flags_of_vllm_that_need_a_permission(flag: str) -> None:
@@ -163,6 +164,7 @@ def test_free_flags_of_vllm(flag: str) -> None:
         ("chat_template", "@/template.jinja", "free"),
         ("chat_template", "/etc/template.jinja", "asked"),
         ("chat_template", "@/../{x}", "never"),
+        ("chat_template", "/srv/{x}.jinja", "asked"),
         ("spec_model", "@/draft", "free"),
         ("spec_model", "/draft", "asked"),
         ("tokenizer", "org/name", "asked"),
