@@ -6,13 +6,12 @@ A file counts no more once the hub has another one in its place.
 """
 
 import json
-import os
 from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from reconciler.cache.layout import Layout, sync_folder
+from reconciler.cache.layout import Layout, replace_json
 from reconciler.cache.record import RecordedObject
 from reconciler.plan.desired import ModelSpec
 from reconciler.plan.spec_hash import spec_hash
@@ -116,10 +115,4 @@ def _save(path: Path, notes: Collection[_Note]) -> None:
     files = [
         {"asked": note.asked, "said": note.said, "object": asdict(note.item)} for note in notes
     ]
-    new = path.with_name(f"{path.name}.new")
-    with new.open("w") as file:
-        json.dump({"version": _VERSION, "files": files}, file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(new, path)
-    sync_folder(path.parent)
+    replace_json(path, {"version": _VERSION, "files": files})

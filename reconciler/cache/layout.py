@@ -12,7 +12,9 @@
             .use/                            who needs what, and when it was used last
 """
 
+import json
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -85,6 +87,17 @@ def publish_link(layout: Layout, prefix: str, digest: str) -> None:
     new.symlink_to(os.path.relpath(layout.folder(prefix, digest), _real(link.parent)))
     os.replace(new, link)
     sync_folder(link.parent)
+
+
+def replace_json(path: Path, data: Mapping[str, object]) -> None:
+    """In one step, on disk when this returns. Raises OSError."""
+    new = path.with_name(f"{path.name}.new")
+    with new.open("w") as file:
+        json.dump(data, file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(new, path)
+    sync_folder(path.parent)
 
 
 def has_size(path: Path, size_bytes: int) -> bool:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.cache.inventory import LastUses
-from reconciler.cache.layout import Layout, make_folder
+from reconciler.cache.layout import Layout, make_folder, replace_json
 from reconciler.cache.pins import Pins
 from reconciler.file_lock import held
 
@@ -101,7 +101,7 @@ class PinBoard:
                     for (prefix, digest), files in sorted(pins.by_revision.items())
                 ],
             }
-            _write(self._path, data)
+            replace_json(self._path, data)
 
     def alive(self) -> None:
         with contextlib.suppress(FileNotFoundError):
@@ -172,16 +172,7 @@ class PinBoard:
         nested: dict[str, dict[str, dict[str, float]]] = {}
         for (prefix, digest, path), at in sorted(uses.items()):
             nested.setdefault(prefix, {}).setdefault(digest, {})[path] = at
-        _write(self._folder / _USED, {"version": _VERSION, "used": nested})
-
-
-def _write(path: Path, data: dict[str, Any]) -> None:
-    new = path.with_name(f"{path.name}.new")
-    with new.open("w") as file:
-        json.dump(data, file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(new, path)
+        replace_json(self._folder / _USED, {"version": _VERSION, "used": nested})
 
 
 def _read(path: Path) -> Said | None:

@@ -1,14 +1,13 @@
 """The record of a revision: all that its prefix held, and which of it is here and verified."""
 
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from reconciler.cache.digests import files_digest
-from reconciler.cache.layout import sync_folder
+from reconciler.cache.layout import replace_json
 from reconciler.cache.store import StoredObject
 from reconciler.plan.ids import FilesDigest
 
@@ -128,13 +127,7 @@ def save_record(record: Record, path: Path) -> None:
             for item in record.objects
         ],
     }
-    new = path.with_name(f"{path.name}.new")
-    with new.open("w") as file:
-        json.dump(data, file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(new, path)
-    sync_folder(path.parent)
+    replace_json(path, data)
 
 
 def _digest(objects: Sequence[RecordedObject]) -> FilesDigest:

@@ -1,16 +1,13 @@
 """How much of the disk the cache takes, measured when it changes and not when it is asked for."""
 
 import os
-import stat
 import time
-from collections.abc import Iterator
 from threading import Lock
 
+from reconciler.cache.inventory import files_of
 from reconciler.cache.layout import Layout
 
 KEEP_UP_SECONDS = 1.0
-_BLOCK_BYTES = 512
-"""Of `st_blocks`, whatever the file system's own blocks are."""
 
 
 class Usage:
@@ -34,13 +31,11 @@ class Usage:
 
     def measure(self) -> None:
         """Everything. One `stat` a file."""
-        revisions = self._layout.models / ".rev"
+        folders = (self._layout.models / ".rev").glob("*/*")
         found = {
-            f"{kind.name}/{prefix.name}": _bytes_below(prefix.path)
-            for kind in _entries(os.fspath(revisions))
-            if kind.is_dir()
-            for prefix in _entries(kind.path)
-            if prefix.is_dir()
+            f"{folder.parent.name}/{folder.name}": _bytes_below(os.fspath(folder))
+            for folder in folders
+            if folder.is_dir()
         }
         with self._lock:
             self._prefixes = found
@@ -66,25 +61,5 @@ class Usage:
 
 
 def _bytes_below(folder: str) -> int:
-    """Links are not followed. What vanishes meanwhile, or may not be read, is not counted."""
-    total, seen, folders = 0, set[tuple[int, int]](), [folder]
-    while folders:
-        for entry in _entries(folders.pop()):
-            try:
-                status = entry.stat(follow_symlinks=False)
-            except OSError:
-                continue
-            if stat.S_ISDIR(status.st_mode):
-                folders.append(entry.path)
-            elif (status.st_dev, status.st_ino) not in seen:
-                seen.add((status.st_dev, status.st_ino))
-                total += status.st_blocks * _BLOCK_BYTES
-    return total
-
-
-def _entries(folder: str) -> Iterator[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as entries:
-            yield from entries
-    except OSError:
-        return
+    """What vanishes meanwhile, or may not be read, is not counted."""
+    return sum({file.inode: file.size_bytes for file in files_of(folder)}.values())

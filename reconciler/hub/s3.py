@@ -1,10 +1,8 @@
 """A hub in an S3 bucket: plain S3, path style, no vendor's extensions."""
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
-from reconciler.errors import XgenError
 from reconciler.hub.connections import Connections
 from reconciler.hub.digests import until_it_matches
 from reconciler.hub.objects import HubObject, Journal, ObjectRef, checked_prefix
@@ -12,7 +10,7 @@ from reconciler.hub.ranged_get import NoRanges, RangedGets
 from reconciler.hub.rate_limit import UNLIMITED, RateLimit
 from reconciler.hub.revision import files_of_revision
 from reconciler.hub.s3_connection import MAX_CONNECTIONS, S3Settings, connect
-from reconciler.hub.s3_errors import S3_FAILURES
+from reconciler.hub.s3_prefixes import prefixes_in
 from reconciler.hub.transfer import Line, Transfer
 
 _MD5 = re.compile(r"[0-9a-f]{32}")
@@ -34,7 +32,7 @@ class S3Store:
         self._bucket = settings.bucket
         self._base = f"{settings.base}/" if settings.base else ""
         self._client = connection.client
-        self._explained = connection.explained
+        self._explaining = connection.explaining
         self._pools = (connection.pool, transfers.pool)
         self._line = Line(
             gets=RangedGets(transfers, settings.bucket),
@@ -69,13 +67,7 @@ class S3Store:
     def prefixes(self) -> tuple[str, ...]:
         """Every prefix that the hub holds, sorted."""
         with self._explaining(f"cannot list {self.location}"):
-            tops = self._folders(self._base)
-            found = [folder for top in tops for folder in self._folders(top)]
-        return tuple(sorted(key.removeprefix(self._base).rstrip("/") for key in found))
-
-    def _folders(self, below: str) -> list[str]:
-        items = self._client.list_objects(bucket_name=self._bucket, prefix=below, recursive=False)
-        return [item.object_name for item in items if item.is_dir and item.object_name]
+            return prefixes_in(self._client, self._bucket, self._base)
 
     def read(
         self,
@@ -105,15 +97,6 @@ class S3Store:
             return matches
 
         until_it_matches(fetch, stored, doing=doing)
-
-    @contextmanager
-    def _explaining(self, doing: str) -> Iterator[None]:
-        try:
-            yield
-        except XgenError:
-            raise
-        except S3_FAILURES as exc:
-            raise self._explained(exc, doing) from exc
 
 
 def _object(key: str, folder: str, size: int | None, etag: str | None) -> HubObject:

@@ -1,6 +1,7 @@
 """The way to an S3 store: settings, keys, connections. Readers and writers share it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from urllib.parse import unquote
 
@@ -10,11 +11,11 @@ from minio import Minio
 from urllib3.exceptions import LocationParseError, ProxySchemeUnknown
 from urllib3.util import Retry, Timeout, make_headers, parse_url
 
-from reconciler.errors import Rejected, Transient
+from reconciler.errors import Rejected, Transient, XgenError
 from reconciler.hub.credentials import find_keys
 from reconciler.hub.endpoint import Endpoint, parse_endpoint
 from reconciler.hub.proxies import Proxies
-from reconciler.hub.s3_errors import Named, explained
+from reconciler.hub.s3_errors import S3_FAILURES, Named, explained
 
 MAX_CONNECTIONS = 16
 _RETRIES = Retry(
@@ -65,6 +66,16 @@ class S3Connection:
     def explained(self, exc: Exception, doing: str) -> Transient:
         """What one of S3_FAILURES means. `doing`: "cannot <verb> <object>"."""
         return explained(exc, doing, self.named)
+
+    @contextmanager
+    def explaining(self, doing: str) -> Iterator[None]:
+        """The same for what fails in the block; ours passes as it is."""
+        try:
+            yield
+        except XgenError:
+            raise
+        except S3_FAILURES as exc:
+            raise self.explained(exc, doing) from exc
 
 
 def connect(settings: S3Settings, *, tries: bool = True) -> S3Connection:

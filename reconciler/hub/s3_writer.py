@@ -4,18 +4,17 @@ import hashlib
 import re
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
 from io import BytesIO
 from typing import BinaryIO, cast
 
 from minio import Minio
 from minio.error import InvalidResponseError, S3Error, ServerError
 
-from reconciler.errors import Transient, XgenError
+from reconciler.errors import Transient
 from reconciler.hub.local_files import read_block
 from reconciler.hub.objects import checked_prefix
 from reconciler.hub.s3_connection import S3Settings, connect
-from reconciler.hub.s3_errors import S3_FAILURES
+from reconciler.hub.s3_prefixes import prefixes_in
 from reconciler.hub.s3_swap import S3Swap
 from reconciler.hub.writable import Stored, Unfinished, Watch
 
@@ -38,7 +37,7 @@ class S3Writer:
         connection = connect(settings)
         self.location = connection.location
         self._client: Minio = connection.client
-        self._explained = connection.explained
+        self._explaining = connection.explaining
         self._pool = connection.pool
         self._bucket = settings.bucket
         self._base = f"{settings.base}/" if settings.base else ""
@@ -49,12 +48,7 @@ class S3Writer:
 
     def prefixes(self) -> tuple[str, ...]:
         with self._explaining(f"cannot list {self.location}"):
-            found = [folder for top in self._folders(self._base) for folder in self._folders(top)]
-        return tuple(sorted(key.removeprefix(self._base).rstrip("/") for key in found))
-
-    def _folders(self, below: str) -> list[str]:
-        items = self._client.list_objects(bucket_name=self._bucket, prefix=below, recursive=False)
-        return [item.object_name for item in items if item.is_dir and item.object_name]
+            return prefixes_in(self._client, self._bucket, self._base)
 
     def stored(self, prefix: str) -> tuple[Stored, ...]:
         folder = self._folder(prefix)
@@ -177,15 +171,6 @@ class S3Writer:
 
     def _folder(self, prefix: str) -> str:
         return f"{self._base}{checked_prefix(prefix)}/"
-
-    @contextmanager
-    def _explaining(self, doing: str) -> Iterator[None]:
-        try:
-            yield
-        except XgenError:
-            raise
-        except S3_FAILURES as exc:
-            raise self._explained(exc, doing) from exc
 
 
 class _Measured:
