@@ -18,7 +18,6 @@ from reconciler.backend.inventory import (
     XLLAMACPP,
     Asked,
     Build,
-    Inventory,
     Missing,
     NamedEngine,
 )
@@ -37,28 +36,6 @@ ANSWER_SECONDS = 10.0
 """For `--version`. A GPU build on a cold disk takes some seconds."""
 
 
-def discover(
-    *,
-    llama_server: str | None,
-    vllm: str | None,
-    llama_cpp_python: str | None = None,
-    search_path: str,
-    python: str,
-    engines: Sequence[NamedEngine] = (),
-    answer_seconds: float = ANSWER_SECONDS,
-) -> Inventory:
-    """Look for every engine once. Blocks as long as they take to answer. See `discovery`."""
-    return discovery(
-        llama_server=llama_server,
-        vllm=vllm,
-        llama_cpp_python=llama_cpp_python,
-        search_path=search_path,
-        python=python,
-        engines=engines,
-        answer_seconds=answer_seconds,
-    ).look()
-
-
 def discovery(
     *,
     llama_server: str | None,
@@ -69,7 +46,7 @@ def discovery(
     engines: Sequence[NamedEngine] = (),
     answer_seconds: float = ANSWER_SECONDS,
 ) -> Discovery:
-    """What looks for every engine.
+    """What looks for every engine of this node.
 
     `llama_server`, `vllm`, `llama_cpp_python`: what an operator named, else the first on
     `search_path` (as PATH); `python`: our own interpreter. `engines`: more builds, by name.

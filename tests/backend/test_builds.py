@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.backend.builds import discover
+from reconciler.backend.builds import discovery
 from reconciler.backend.inventory import Build, Inventory
 from tests.backend.build import HELP
 from tests.waiting import wait_until
@@ -21,13 +21,13 @@ def script(folder: Path, body: str) -> str:
 
 
 def look(path: str | None, *, search_path: str = "/usr/bin:/bin", seconds: float = 30) -> Inventory:
-    return discover(
+    return discovery(
         llama_server=path,
         vllm=None,
         search_path=search_path,
         python=sys.executable,
         answer_seconds=seconds,
-    )
+    ).look()
 
 
 def build(inventory: Inventory) -> Build:
@@ -148,7 +148,7 @@ def test_finds_xllamacpp_in_our_own_environment(tmp_path: Path) -> None:
 def test_does_not_offer_a_wheel_that_cannot_be_imported(tmp_path: Path) -> None:
     """A wheel for another CPU dies in its first instruction, not with an ImportError."""
     python = script(tmp_path, "kill -ILL $$")
-    inventory = discover(llama_server=None, vllm=None, search_path="", python=python)
+    inventory = discovery(llama_server=None, vllm=None, search_path="", python=python).look()
     assert inventory.build("xllamacpp") is None
     assert inventory.why_missing("xllamacpp") == "xllamacpp died of SIGILL when imported"
 

@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
-from reconciler.backend.builds import discover
+from reconciler.backend.builds import discovery
 from reconciler.backend.child import BAD_CONFIG, CANNOT_LOAD, PORT_TAKEN
 from reconciler.backend.engines import Engines
 from reconciler.backend.launch import Launch
@@ -33,7 +33,9 @@ LONG = {"prompt": "Once upon a time", "max_tokens": 4000, "ignore_eos": True, "s
 
 
 def launched(path: Path, *, port: int | None = None, name: str = "gemma", **spec: Any) -> Launch:
-    engines = Engines(discover(llama_server=None, vllm=None, search_path="", python=sys.executable))
+    engines = Engines(
+        discovery(llama_server=None, vllm=None, search_path="", python=sys.executable).look()
+    )
     spec["extra_args"] = {"ctx_size": 512, "threads": 2, **spec.get("extra_args", {})}
     desired = model(name, **spec)
     found = files(path)

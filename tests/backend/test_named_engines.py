@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.backend.builds import discover
+from reconciler.backend.builds import discovery
 from reconciler.backend.choice import Choice, Refusal, choose
 from reconciler.backend.engines import Engines
 from reconciler.backend.inventory import Build, Inventory, Missing, NamedEngine
@@ -22,13 +22,13 @@ THERE = Inventory(builds=(llama_server(), OLD, CPU_VLLM, xllamacpp()), missing=(
 
 
 def look(*engines: NamedEngine, llama_server: str | None = None) -> Inventory:
-    return discover(
+    return discovery(
         llama_server=llama_server,
         vllm=None,
         search_path="/nowhere",
         python=sys.executable,
         engines=engines,
-    )
+    ).look()
 
 
 def server(folder: Path, says: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.backend.builds import discover
+from reconciler.backend.builds import discovery
 from reconciler.backend.engines import Engines
 from reconciler.backend.inventory import Build
 from reconciler.backend.launch import Launch
@@ -25,7 +25,9 @@ pytestmark = [pytest.mark.engine, needs_llama_server]
 
 @pytest.fixture(scope="module")
 def build() -> Build:
-    found = discover(llama_server=llama_server(), vllm=None, search_path="", python=sys.executable)
+    found = discovery(
+        llama_server=llama_server(), vllm=None, search_path="", python=sys.executable
+    ).look()
     there = found.build("llama-server-cpu")
     assert there is not None, found.why_missing("llama-server-cpu")
     return there

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.backend.builds import discover
+from reconciler.backend.builds import discovery
 from reconciler.backend.inventory import Build
 from reconciler.backend.vllm_builds import IDS, flags_of
 from tests.backend.build import executable
@@ -30,24 +30,24 @@ def command(folder: Path, python: Path, body: str = "exit 9") -> Path:
 
 
 def found(named: Path | None, search_path: str = "/usr/bin:/bin") -> Build:
-    inventory = discover(
+    inventory = discovery(
         llama_server=None,
         vllm=str(named) if named else None,
         search_path=search_path,
         python=sys.executable,
-    )
+    ).look()
     (build,) = [build for build in inventory.builds if build.id in IDS]
     assert {gap.id for gap in inventory.missing if gap.id in IDS} == {*IDS} - {build.id}
     return build
 
 
 def why_missing(named: Path | None, search_path: str = "/usr/bin:/bin") -> str:
-    inventory = discover(
+    inventory = discovery(
         llama_server=None,
         vllm=str(named) if named else None,
         search_path=search_path,
         python="/nowhere/python",
-    )
+    ).look()
     (reason,) = {gap.reason for gap in inventory.missing if gap.id in IDS}
     return reason
 

@@ -35,8 +35,12 @@ class Machine:
             self._survey, clock=lambda: self.now, wake=self._awake.set, rest_seconds=0.0
         )
         self.hopeless: set[str] = set()
+        self.builds = ["some"]
         self.ledger = GpuLedger(
-            self.watch, {}, lambda model, devices: model.name not in self.hopeless
+            self.watch,
+            {},
+            lambda model, devices: model.name not in self.hopeless,
+            builds=lambda: self.builds,
         )
 
     def _survey(self) -> Survey:
@@ -129,6 +133,20 @@ async def test_what_nothing_here_can_run_keeps_no_gpu_from_others() -> None:
         "c": ["GPU-n2"],
         "named": ["GPU-n2"],
     }
+
+
+async def test_other_engines_may_run_what_none_could() -> None:
+    machine = Machine(figures(1))
+    machine.hopeless = {"a"}
+    models = (model("a", gpus=2), model("b", gpus=2))
+    async with machine.watch:
+        await machine.asks()
+        first = machine.looks(*models)
+        assert given(first)["b"] == ["GPU-n1", "GPU-n2"]
+        machine.hopeless = set()
+        machine.builds = ["another"]
+
+        assert given(machine.looks(*models)) == {"a": ["GPU-n1", "GPU-n2"], "b": []}
 
 
 async def test_a_survey_that_says_the_same_is_no_news() -> None:

@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 
-from reconciler.backend.builds import discover
+from reconciler.backend.builds import discovery
 from reconciler.backend.engines import Engines
 from reconciler.backend.inventory import (
     LLAMA_CPP_PYTHON,
@@ -29,14 +29,14 @@ def engine_findings(
     desired: Desired | None,
     permissions: Permissions,
 ) -> Iterator[Finding]:
-    inventory = discover(
+    inventory = discovery(
         llama_server=llama_server,
         vllm=vllm,
         llama_cpp_python=llama_cpp_python,
         search_path=os.environ.get("PATH", ""),
         python=sys.executable,
         engines=named,
-    )
+    ).look()
     for build in inventory.builds:
         yield ok("engine", f"{called(build)}: {build.detail}")
     for gaps in _by_reason(inventory):
