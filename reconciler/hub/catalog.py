@@ -3,6 +3,7 @@
 <prefix>/.xgen/catalog.json             the catalog in force, written last
          .xgen/catalogs/<digest>.json   every pushed one, so that old digests stay pullable
          .xgen/objects/<sha256>         a file whose plain path was taken
+         <path>                         a file of a first push; it keeps the name of that time
          .xgen/pushes/<digest>          a push is under way, or was cut off; written first
 
 Digest: sha256 over the sorted lines `path NUL size NUL sha256 LF` (design §6). CRC-32 is the fast
@@ -49,7 +50,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CatalogFile(msgspec.Struct, frozen=True, kw_only=True):
-    """`path`: in the model's folder. `key`: where its bytes are, relative to the prefix.
+    """`path`: in the model's folder. `key`: where its bytes are, relative to the prefix: an object
+    of the content's own, or a plain path, of this file or of one that had the content before it.
 
     `sha256`, `crc32`: of the content, in hex.
     """
@@ -142,6 +144,9 @@ def _problem(catalog: Catalog) -> str | None:
     paths = {file.path for file in catalog.files}
     if len(paths) != len(catalog.files):
         return "it names a path twice"
+    contents = {(file.key, file.size_bytes, file.sha256) for file in catalog.files}
+    if len({key for key, *_ in contents}) != len(contents):
+        return "two contents have one key"
     if digest_of(catalog.files) != catalog.digest:
         return "its digest is not that of its files"
     return None
@@ -149,13 +154,17 @@ def _problem(catalog: Catalog) -> str | None:
 
 def _problem_of(file: CatalogFile) -> str | None:
     """Paths and keys are names in a store and on a node: none may lead out of the prefix."""
-    parts = file.path.split("/")
-    if any(part == "" or part[0] == "." or "\0" in part for part in parts):
+    if not _is_plain(file.path):
         return "it is no path of a model's file"
     if file.size_bytes < 0:
         return "its size is negative"
     if not _SHA256.fullmatch(file.sha256) or not _CRC32.fullmatch(file.crc32):
         return "its digests are none"
-    if file.key not in (file.path, object_key(file.sha256)):
+    if file.key != object_key(file.sha256) and not _is_plain(file.key):
         return f"its key {file.key!r} is none of its own"
     return None
+
+
+def _is_plain(path: str) -> bool:
+    """No hidden name, and none that leads elsewhere."""
+    return not any(part == "" or part[0] == "." or "\0" in part for part in path.split("/"))

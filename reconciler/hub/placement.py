@@ -3,7 +3,7 @@
 An object is never overwritten with other content: pulls that are under way, and digests that are
 pinned, go on with what they began.
 
-    a catalog names its content, untouched since      kept where it is
+    a catalog names its content, untouched since      kept where it is, whatever its name was
     .xgen/objects/<sha256> is there                   kept; compared, if written to since a catalog
     its plain path is taken by something as large     compared, as far as the store can prove it
     nobody else pushes, and the prefix is fresh

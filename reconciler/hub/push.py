@@ -27,6 +27,7 @@ from reconciler.hub.catalog import (
     catalog_key,
     dump_catalog,
     object_key,
+    parse_catalog,
     push_key,
 )
 from reconciler.hub.in_parallel import in_parallel
@@ -114,10 +115,13 @@ def push(hub: WritableHub, order: Order, progress: Progress) -> Outcome:
         return _outcome(state.current, state, ())
     if order.dry_run:
         placed = _placed(hub, order, hashed, state, draft)
-        return _outcome(_with_keys(draft, placed), state, placed)
+        catalog = _with_keys(draft, placed)
+        _written(hub, order.prefix, catalog)
+        return _outcome(catalog, state, placed)
     with _announced(hub, order.prefix, draft.digest, state):
         state = read_state(hub, order.prefix)  # with those who announced themselves before us
         placed = _placed(hub, order, hashed, state, draft)
+        _written(hub, order.prefix, _with_keys(drafts.on(state), placed))
         _upload(hub, order.prefix, placed, progress)
         return _put_in_force(hub, drafts, placed)
 
@@ -169,7 +173,7 @@ def _put_in_force(hub: WritableHub, drafts: _Drafts, placed: Sequence[Placement]
         state = read_state(hub, prefix)
         catalog = _with_keys(drafts.on(state), placed)
         _check(hub, state, catalog)
-        content = dump_catalog(catalog)
+        content = _written(hub, prefix, catalog)
         hub.save(prefix, catalog_key(catalog.digest), content)
         if hub.swap(prefix, CATALOG, content, state.in_force):
             return _outcome(catalog, state, placed)
@@ -270,6 +274,13 @@ def _with_keys(draft: Catalog, placed: Sequence[Placement]) -> Catalog:
     ]
     every = sorted((*draft.files, *files), key=lambda file: file.path)
     return msgspec.structs.replace(draft, files=tuple(every))
+
+
+def _written(hub: WritableHub, prefix: str, catalog: Catalog) -> bytes:
+    """As JSON. Raises Rejected for what no reader would take: that is never put in force."""
+    content = dump_catalog(catalog)
+    parse_catalog(content, f"that a push would write to {prefix} in {hub.location}")
+    return content
 
 
 def _upload(hub: WritableHub, prefix: str, placed: Sequence[Placement], progress: Progress) -> None:

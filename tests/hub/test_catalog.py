@@ -142,7 +142,10 @@ def _with_file(**changes: Any) -> bytes:
         (_with_file(path="/etc/passwd"), "no path of a model's file"),
         (_with_file(path="a//b"), "no path of a model's file"),
         (_with_file(path=".xgen/catalog.json"), "no path of a model's file"),
-        (_with_file(path="b/config.json"), "is none of its own"),
+        (_with_file(key=".xgen/catalog.json"), "is none of its own"),
+        (_with_file(key="b//config.json"), "is none of its own"),
+        (_with_file(key="b/config.json"), "two contents have one key"),
+        (_with_file(path="b/config.json"), "names a path twice"),
         (_json(files=[json.loads(_json())["files"][0]] * 2), "names a path twice"),
     ],
 )
@@ -151,6 +154,13 @@ def test_what_cannot_be_trusted_is_refused(content: bytes, said: str) -> None:
 
     assert refusal.startswith("cannot read catalog gguf/a_b/.xgen/catalog.json: it is damaged: ")
     assert said in refusal
+
+
+def test_a_file_may_lie_where_one_with_its_content_was_before() -> None:
+    """As a push leaves a file that was renamed; older releases wrote it, too, and refused it."""
+    renamed = _catalog(_file("new.gguf", key="old.gguf"))
+
+    assert parse_catalog(dump_catalog(renamed), "x") == renamed
 
 
 def test_a_huge_catalog_is_not_even_parsed() -> None:

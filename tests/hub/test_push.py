@@ -9,8 +9,15 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from reconciler.errors import Transient
-from reconciler.hub.catalog import CATALOG, Catalog, Facts, catalog_key, parse_catalog
+from reconciler.errors import Rejected, Transient
+from reconciler.hub.catalog import (
+    CATALOG,
+    LIMIT_BYTES,
+    Catalog,
+    Facts,
+    catalog_key,
+    parse_catalog,
+)
 from reconciler.hub.local_files import Hashed, LocalFile
 from reconciler.hub.push import Order, Outcome, push
 from reconciler.hub.s3_writer import S3Writer
@@ -318,6 +325,19 @@ def test_a_damaged_catalog_is_replaced(hub: Hub, tmp_path: Path) -> None:
     pushed(hub, folder)
 
     assert files_of(hub, current(hub.writer)) == files
+
+
+def test_a_catalog_that_no_reader_would_take_is_never_in_force(hub: Hub, tmp_path: Path) -> None:
+    """It is larger than readers read."""
+    folder = folder_of(tmp_path, {"m.gguf": b"1"})
+    before = pushed(hub, folder).catalog
+    (folder / "m.gguf").write_bytes(b"2")
+
+    with pytest.raises(Rejected, match="it is larger than 32 MiB"):
+        pushed(hub, folder, licence="x" * LIMIT_BYTES)
+
+    assert current(hub.writer) == before
+    assert set(hub.content(PREFIX)) == {"m.gguf", CATALOG, catalog_key(before.digest)}
 
 
 def test_what_is_not_said_again_stays(hub: Hub, tmp_path: Path) -> None:
