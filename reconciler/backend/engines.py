@@ -202,6 +202,10 @@ class Engines:
         build = self.inventory.named(spec.engine) if spec.engine is not None else None
         return build.id if build is not None else spec.backend
 
+    def likely_format(self, spec: ModelSpec) -> Format:
+        """What the manifest alone shows; AUTO: nothing."""
+        return _likely_format(spec, self._backend(spec))
+
     def can_run(self, model: DesiredModel, devices: Sequence[Gpu]) -> bool:
         """Whether there is a build for such a model on these devices, for all that is known without
         its files."""

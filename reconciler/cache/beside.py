@@ -5,6 +5,12 @@ from reconciler.cache.store import Store
 from reconciler.plan.desired import ModelSpec
 
 
+def gguf_hint(store: Store, spec: ModelSpec) -> str | None:
+    """What would help a model that nothing runs in its format, as a clause."""
+    prefix = gguf_beside(store, spec)
+    return None if prefix is None else f"the hub holds {prefix}: name it as `fallback:`"
+
+
 def gguf_beside(store: Store, spec: ModelSpec) -> str | None:
     """The prefix with the GGUF of a model in safetensors, by its name; None: the hub has none.
 

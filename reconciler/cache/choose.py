@@ -191,7 +191,7 @@ def _one_model(folder: _Folder, wish: Wish) -> str:
     if wish.file is not None:
         return _named(folder, wish.file, models)
     if not models:
-        raise Transient(f"{folder.cannot()}: it holds no GGUF model")
+        raise Transient(f"{folder.cannot()}: {_lacks(folder, wish, 'GGUF model')}")
     if len(models) > 1:
         raise Undecided(
             f"{folder.cannot()}: it holds {len(models)} GGUF models; name one with `file:`: "
@@ -237,7 +237,7 @@ def _safetensors(folder: _Folder, wish: Wish) -> Choice:
     wanted = [path for path in folder.sizes if not _is_other_weight(path)]
     weights = [path for path in wanted if path.endswith(".safetensors")]
     if not weights:
-        raise Transient(f"{folder.cannot()}: it holds no safetensors")
+        raise Transient(f"{folder.cannot()}: {_lacks(folder, wish, 'safetensors')}")
     for path in weights:
         _complete(folder, path)
     return Choice(
@@ -246,6 +246,16 @@ def _safetensors(folder: _Folder, wish: Wish) -> Choice:
         main=folder.root,
         paths=tuple(sorted(map(folder.full, {*wanted, *wish.referenced}))),
     )
+
+
+def _lacks(folder: _Folder, wish: Wish, what: str) -> str:
+    """What is there instead is named, where the manifest has asked for the other by name."""
+    said = f"it holds no {what}"
+    suffix = ".gguf" if wish.format is Format.SAFETENSORS else ".safetensors"
+    other = next((path for path in sorted(folder.sizes) if path.lower().endswith(suffix)), None)
+    if wish.format is Format.AUTO or other is None:
+        return said
+    return f"{said}: the manifest says format: {wish.format}, and there is {other}"
 
 
 def _complete(folder: _Folder, path: str) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from reconciler.apply.effects import Effects
 from reconciler.apply.pushes import Watched
 from reconciler.apply.secret_values import secret_values
 from reconciler.backend.engines import Assessment, Engines
+from reconciler.backend.listed_format import in_format, only_hub_tells
 from reconciler.backend.standing_in import standing_in
 from reconciler.cache.model_cache import ModelCache
 from reconciler.errors import Rejected, Transient
@@ -34,6 +35,7 @@ from reconciler.plan.observed import (
 
 Views = Mapping[ModelName, tuple[BackendView, ...]]
 _ON_CPU = Claim()
+_ASKED = "the hub is asked which format its files have"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +53,9 @@ class Secrets:
 class Look:
     """What one desired model's files, engines and secrets say, asked once a tick.
 
-    `hint`: what would help where nothing here can run it, as a clause.
+    `hint`: what would help where nothing here can run it, as a clause. `in_hub`: the format that
+    the hub holds of it, AUTO where that is not known; None: it has not answered. `asks_hub`: it has
+    to, before anything is fetched.
     """
 
     desired: DesiredModel
@@ -60,16 +64,25 @@ class Look:
     claim: Claim = _ON_CPU
     secrets: Secrets = Secrets()
     hint: str | None = None
+    in_hub: Format | None = None
+    asks_hub: bool = False
 
     @property
     def refusal(self) -> str | None:
         refusal = self.claim.refusal or self.assessment.refusal or self.secrets.refusal
         return f"{refusal}; {self.hint}" if refusal and self.hint else refusal
 
-    def still_holds(self, model: DesiredModel, files: FilesCached | None, claim: Claim) -> bool:
+    def still_holds(
+        self,
+        model: DesiredModel,
+        files: FilesCached | None,
+        claim: Claim,
+        in_hub: Format | None,
+    ) -> bool:
         """Whether asking again would give an equal look."""
         return (
             self.assessment.lasting
+            and self.in_hub is in_hub
             and (self.claim is claim or self.claim == claim)
             and (self.desired is model or self.desired == model)
             and (self.files is files or self.files == files)
@@ -103,7 +116,7 @@ class Seen:
 
 
 class Observer:
-    """Asks the parts of the agent; changes nothing. `hints`: see `Look`, as of now."""
+    """Asks the parts of the agent; changes nothing. `hints`, `formats`: see `Look`, as of now."""
 
     def __init__(
         self,
@@ -115,7 +128,9 @@ class Observer:
         memory: MemoryWatch,
         environment: Mapping[str, str],
         hints: Mapping[ModelName, str] = MappingProxyType({}),
+        formats: Mapping[ModelName, Format] = MappingProxyType({}),
     ) -> None:
+        self._formats = formats
         self._hints = hints
         self._cache = cache
         self._engines = engines
@@ -177,12 +192,19 @@ class Observer:
 
     def _look(self, model: DesiredModel, views: tuple[BackendView, ...], claim: Claim) -> Look:
         files = self._cache.lookup(model.spec) if model.enabled else None
-        look = self._looks.get(model.name)
-        if look is None or not look.still_holds(model, files, claim):
+        look, in_hub = self._looks.get(model.name), self._formats.get(model.name)
+        if look is None or not look.still_holds(model, files, claim, in_hub):
             assessment = Assessment()  # of a model whose devices are not settled nothing is known
             if claim.refusal is None and claim.unknown is None:
-                assessment = self._assess(model, files, claim)
-            look = Look(desired=model, files=files, assessment=assessment, claim=claim)
+                assessment = self._assess(in_format(model, in_hub), files, claim)
+            look = Look(
+                desired=model,
+                files=files,
+                assessment=assessment,
+                claim=claim,
+                in_hub=in_hub,
+                asks_hub=files is None and only_hub_tells(model, self._engines),
+            )
         secrets, hint = self._secrets(model, files, views), self._hints.get(model.name)
         if (secrets, hint) == (look.secrets, look.hint):
             return look
@@ -270,17 +292,6 @@ def watched(
     }
 
 
-def without_backend(looks: Looks) -> Mapping[ModelName, ModelSpec]:
-    """Models in safetensors that nothing here can run: a GGUF of theirs would do."""
-    return {
-        name: look.desired.spec
-        for name, look in looks.items()
-        if look.desired.enabled
-        and look.assessment.no_backend is not None
-        and look.assessment.format is Format.SAFETENSORS
-    }
-
-
 def damaged(looks: Looks, books: Books) -> Mapping[ModelName, ModelSpec]:
     """What is blocked until the hub holds other files."""
     return {
@@ -329,6 +340,7 @@ def _model(
         refusal=look.refusal if look else None,
         hindrance=look.secrets.hindrance if look else None,
         unknown=look.claim.unknown if look else None,
+        unlisted=_ASKED if look and look.asks_hub and look.in_hub is None else None,
         needs=look.assessment.needs if look else {},
         resuming=books.resuming(name),
         in_flight=seen.in_flight.get(name),

@@ -4,6 +4,7 @@ other GPUs, or somebody asked for it (R7)."""
 from collections.abc import Callable, Iterator, Mapping
 
 from reconciler.apply.comparisons import Comparisons
+from reconciler.apply.hub_questions import HubQuestions
 from reconciler.apply.mendings import Mendings
 from reconciler.apply.pushes import Pushes
 from reconciler.backend.inventory import Build, Inventory
@@ -11,7 +12,7 @@ from reconciler.loop.books import Books
 from reconciler.loop.chronicle import Chronicle
 from reconciler.loop.commands import Commands
 from reconciler.loop.gpus import Gpus
-from reconciler.plan.desired import Desired, ModelSpec
+from reconciler.plan.desired import Desired, Format, ModelSpec
 from reconciler.plan.gpu_roll import Roll, gains
 from reconciler.plan.ids import ModelName
 from reconciler.plan.observed import Failure
@@ -27,6 +28,7 @@ class Pardons:
         mendings: Mendings,
         comparisons: Comparisons,
         pushes: Pushes,
+        formats: HubQuestions[Format],
         inventory: Callable[[], Inventory],
         chronicle: Chronicle,
     ) -> None:
@@ -34,6 +36,7 @@ class Pardons:
         self._mendings = mendings
         self._comparisons = comparisons
         self._pushes = pushes
+        self._formats = formats
         self._inventory = inventory
         self._chronicle = chronicle
         self._known = inventory()
@@ -94,6 +97,7 @@ class Pardons:
             forgiven = self._retry(books, command.model, desired) if command.retry else {}
             self._pushes.hurry(command.model)
             self._mendings.hurry(command.model)
+            self._formats.hurry()
             if not command.done.done():
                 command.done.set_result(tuple(sorted(forgiven)))
         return bool(commands)

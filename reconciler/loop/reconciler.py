@@ -12,7 +12,7 @@ from structlog.contextvars import bind_contextvars
 from reconciler.apply.backends import Backends, BackendView
 from reconciler.apply.comparisons import Comparisons
 from reconciler.apply.effects import Effects, Prepared
-from reconciler.apply.gguf_hints import GgufHints
+from reconciler.apply.hub_questions import HubQuestions
 from reconciler.apply.mendings import Mendings
 from reconciler.apply.outcomes import FilesFetched
 from reconciler.apply.pushes import Noticed, Pushes
@@ -22,6 +22,7 @@ from reconciler.loop.chronicle import Chronicle
 from reconciler.loop.clock import Clock
 from reconciler.loop.fallbacks import Fallbacks
 from reconciler.loop.gpus import GpuLedger, Gpus
+from reconciler.loop.hub_subjects import unlisted, without_backend
 from reconciler.loop.intent import Intent, Understanding
 from reconciler.loop.keeping import Keeping
 from reconciler.loop.observation import (
@@ -33,7 +34,6 @@ from reconciler.loop.observation import (
     doubts,
     observed,
     watched,
-    without_backend,
 )
 from reconciler.loop.pace import give_way
 from reconciler.loop.pardons import Pardons
@@ -42,7 +42,7 @@ from reconciler.loop.report import ModelFacts, planned
 from reconciler.loop.standstill import Scene, Standstill, standstill
 from reconciler.metrics import Metrics, TickResult
 from reconciler.plan.actions import AbortFetch, Plan
-from reconciler.plan.desired import Desired, DesiredModel
+from reconciler.plan.desired import Desired, DesiredModel, Format
 from reconciler.plan.ending import ending
 from reconciler.plan.fallbacks import hashes
 from reconciler.plan.ids import ModelName
@@ -75,7 +75,8 @@ class Reconciler:
         keeping: Keeping,
         comparisons: Comparisons,
         mendings: Mendings,
-        hints: GgufHints,
+        hints: HubQuestions[str],
+        formats: HubQuestions[Format],
         pushes: Pushes,
         pardons: Pardons,
         backends: Backends,
@@ -96,6 +97,7 @@ class Reconciler:
         self._comparisons = comparisons
         self._mendings = mendings
         self._hints = hints
+        self._formats = formats
         self._pushes = pushes
         self._pardons = pardons
         self._backends = backends
@@ -132,6 +134,7 @@ class Reconciler:
         await self._comparisons.close()
         await self._mendings.close()
         await self._hints.close()
+        await self._formats.close()
         await self._pushes.close()
 
     def end(self) -> None:
@@ -202,6 +205,7 @@ class Reconciler:
         self._comparisons.doubt(doubted)
         self._mendings.watch(damaged(looks, self._books))
         self._hints.watch(without_backend(looks))
+        self._formats.watch(unlisted(looks))
         suspend = desired is not None and desired.suspend
         self._pushes.watch(watched(looks, doubted, suspend=suspend))
         there = observed(

@@ -14,8 +14,8 @@ from reconciler.apply.backends import Backends
 from reconciler.apply.comparisons import Comparisons
 from reconciler.apply.effects import Effects
 from reconciler.apply.engine_watch import EngineWatch
-from reconciler.apply.gguf_hints import GgufHints
 from reconciler.apply.gpu_watch import GpuWatch
+from reconciler.apply.hub_questions import HubQuestions
 from reconciler.apply.log_reader import Logs
 from reconciler.apply.mendings import Mendings
 from reconciler.apply.pushes import Pushes
@@ -23,6 +23,8 @@ from reconciler.apply.stop import Hurry, Stopper
 from reconciler.backend.builds import discovery
 from reconciler.backend.discovery import Discovery
 from reconciler.backend.engines import Engines
+from reconciler.cache.beside import gguf_hint
+from reconciler.cache.format_in_hub import format_in_hub
 from reconciler.cache.model_cache import ModelCache
 from reconciler.cache.pin_board import Owner
 from reconciler.events import Journal
@@ -51,6 +53,7 @@ from reconciler.node.tokens import TokenCount
 from reconciler.observe.devices.survey import survey
 from reconciler.observe.engine_pages import EnginePages
 from reconciler.observe.host_memory import read_physical
+from reconciler.plan.desired import Format
 from reconciler.plan.ids import NodeName
 from reconciler.proxy.app import create_app
 from reconciler.proxy.bounds import Bounds
@@ -129,7 +132,10 @@ async def assembled(
         pages = await stack.enter_async_context(EnginePages())
         tokens = TokenCount(live=backends.live, traffic=traffic, pages=pages, metrics=metrics)
         stopper = Stopper(backends, tokens, hurry)
-        hints = GgufHints(store, wake=wakeup.set)
+        hints = HubQuestions("gguf-hints", store, gguf_hint, wake=wakeup.set)
+        formats = HubQuestions(
+            "hub-formats", store, format_in_hub, silence=Format.AUTO, wake=wakeup.set
+        )
         comparisons = Comparisons(cache, wake=wakeup.set)
         mendings = Mendings(cache, wake=wakeup.set)
         pushes = Pushes(cache, wake=wakeup.set)
@@ -186,9 +192,11 @@ async def assembled(
                     memory=MemoryWatch(clock=clock.monotonic),
                     environment=settings.environment,
                     hints=hints.told,
+                    formats=formats.told,
                 ),
                 fallbacks=Fallbacks(lambda: engines.inventory),
                 hints=hints,
+                formats=formats,
                 gpus=GpuLedger(
                     watch,
                     settings.environment,
@@ -205,6 +213,7 @@ async def assembled(
                     mendings=mendings,
                     comparisons=comparisons,
                     pushes=pushes,
+                    formats=formats,
                     inventory=lambda: engines.inventory,
                     chronicle=chronicle,
                 ),

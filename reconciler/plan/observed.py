@@ -144,6 +144,7 @@ class ObservedModel:
     `hindrance`: why it cannot be started just now (a secret's file is missing). Both are found
     without starting anything, so they never cost what serves. None: nothing speaks against it.
     `unknown`: what has to be known before it can be planned, and is being asked; None: nothing.
+    `unlisted`: the same, before its files are fetched.
     `unsized`: the same, before its files are fetched. `needs`: of memory. `resuming`: we have
     stopped its process, not for a failure, and started no other since.
     """
@@ -159,6 +160,7 @@ class ObservedModel:
     resuming: bool = False
     in_flight: InFlight | None = None
     failure: Failure | None = None
+    unlisted: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -165,6 +165,8 @@ def _towards(case: Case, wanted: DesiredModel, now: float) -> Step:
     if barred is not None:
         return barred
     again = f"; {ordinal(failure.count + 1)} try, after: {failure.reason}" if failure else ""
+    if case.instance is None and case.seen.unlisted is not None:
+        return Step(state=State.PENDING, reason=f"waits: {case.seen.unlisted}")
     if case.instance is None:
         if case.seen.unsized is not None:
             return Step(state=State.PENDING, reason=f"waits: {case.seen.unsized}")

@@ -137,6 +137,21 @@ def test_a_prefix_without_a_model_says_so(names: list[str], cause: str) -> None:
         chosen(names)
 
 
+@pytest.mark.parametrize(
+    ("names", "said", "cause"),
+    [
+        (["a.gguf"], Format.SAFETENSORS, r"says format: safetensors, and there is a\.gguf"),
+        (["b.safetensors"], Format.GGUF, r"says format: gguf, and there is b\.safetensors"),
+        (["README.md"], Format.GGUF, r"it holds no GGUF model$"),
+    ],
+)
+def test_a_format_that_the_files_do_not_have_is_named_beside_what_is_there(
+    names: list[str], said: Format, cause: str
+) -> None:
+    with pytest.raises(Transient, match=cause):
+        chosen(names, format=said)
+
+
 @pytest.mark.parametrize("empty", ["m.gguf", "model.safetensors"])
 def test_empty_weights_are_refused(empty: str) -> None:
     wish = wish_of(spec(), "gguf/org_name", None)

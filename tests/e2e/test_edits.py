@@ -267,6 +267,43 @@ def test_another_node_name_stops_nothing_until_it_is_meant(make_agent: MakeAgent
     agent.wait_state("a", "loaded")
 
 
+def test_the_hub_tells_the_format_where_no_name_does_before_anything_is_fetched(
+    make_agent: MakeAgent,
+) -> None:
+    agent = make_agent()
+    agent.environment["PATH"] = os.defpath
+    agent.model_file("models/big", "model.safetensors")
+    agent.model_file("models/small")
+    fallback = "{source: models/small}"
+    big = {"source": "models/big", "backend": "auto", "gpus": "0"}
+    agent.write(
+        manifest(
+            model("small", source="models/small", backend="auto", gpus="0"),
+            model("big", **big),
+            model("falls", **big, fallback=fallback),
+            model("said", source="models/big", format="gguf", gpus="0"),
+        )
+    )
+    agent.start()
+    agent.wait_up()
+
+    assert agent.wait_state("small", "loaded")["backend"] == "llama-server-cpu"
+    refused = agent.wait_state("big", "blocked")["reason"]
+    assert refused.startswith("no backend on this node can run safetensors on the CPU")
+    assert "if its files are GGUF" not in refused
+    falls = agent.wait_state("falls", "loaded")["backend_reason"]
+    assert falls.startswith("fallback: the first for gguf on CPU that is here: ")
+    said = agent.wait_state("said", "error")["reason"]
+    assert "the manifest says format: gguf, and there is model.safetensors" in said
+    assert not list((agent.data / "models").rglob("*.safetensors"))
+
+    (agent.hub / "models/big/model.safetensors").unlink()
+    agent.model_file("models/big")
+    agent.wait_state("big", "blocked")
+    agent.post("/api/management/reconcile", {}).raise_for_status()
+    assert agent.wait_state("big", "loaded")["backend"] == "llama-server-cpu"
+
+
 def test_a_node_without_vllm_serves_the_fallback_and_fetches_nothing_else(
     make_agent: MakeAgent,
 ) -> None:

@@ -1,6 +1,7 @@
 """The GPUs of a node change: what was blocked or refused for them is judged anew (R7)."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,14 +23,14 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> GpuLibraries:
 class Node:
     """An agent on a machine whose NVML says what it is told to say."""
 
-    def __init__(self, agent: Agent, libraries: GpuLibraries, **first: object) -> None:
+    def __init__(self, agent: Agent, libraries: GpuLibraries, **first: Any) -> None:
         self.agent = agent
         self._libraries = libraries
         agent.model_file()
         llama_server_stand_in(agent.root, "  CUDA0: NVIDIA H100 80GB HBM3 (81079 MiB, 80 MiB free)")
         agent.environment |= self._describe(**first)
 
-    def _describe(self, *, cards: int = 2, lost: bool = False, **library: object) -> dict[str, str]:
+    def _describe(self, *, cards: int = 2, lost: bool = False, **library: Any) -> dict[str, str]:
         gpus: list[dict[str, object]] = [
             {"uuid": f"GPU-{at}", "pci": f"0000:0{at}:00.0", "total": 80 * GIB, "used": 0}
             for at in range(cards)
@@ -39,9 +40,9 @@ class Node:
         text = records("sys", library) + records("gpu", *gpus)
         return self._libraries.machine(self.agent.root, nvidia=text)
 
-    def becomes(self, **what: object) -> None:
+    def becomes(self, **what: Any) -> None:
         """What NVML says from now on; an operator has the agent ask."""
-        self._describe(**what)  # type: ignore[arg-type]
+        self._describe(**what)
         self.agent.post("/api/management/reconcile", {}).raise_for_status()
 
     def forgiven(self) -> list[Entry]:

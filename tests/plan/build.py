@@ -157,6 +157,7 @@ def observed_model(name: str, data: Data) -> ObservedModel:
         refusal=data.get("refusal"),
         hindrance=data.get("hindrance"),
         unknown=data.get("unknown"),
+        unlisted=data.get("unlisted"),
         unsized=data.get("unsized"),
         needs={pool: need(each) for pool, each in _by_pool(data.get("need")).items()},
         resuming=data.get("resuming", False),
