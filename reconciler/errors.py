@@ -3,6 +3,7 @@
 XgenError                 "cannot <verb> <object>: <cause>", naming file:line, model or backend
 ├── Transient             the world may be better later: try again after a while
 │   ├── Gone              the hub answered, and does not have what was asked for
+│   ├── BadCatalog        the hub answered, with a catalog that cannot be used
 │   └── NoRoom            files that models need leave none for a download
 ├── Rejected              nothing helps until the manifest, the files or the node change
 │   └── Damaged           the hub holds other bytes than it says, however often they are fetched
@@ -27,6 +28,10 @@ class Transient(XgenError):
 
 class Gone(Transient):
     """The hub answered: it does not have this content. It is there again once it is pushed."""
+
+
+class BadCatalog(Transient):
+    """The hub answered, with a catalog that cannot be used. It is whole again once it is pushed."""
 
 
 class NoRoom(Transient):

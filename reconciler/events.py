@@ -46,6 +46,7 @@ class EventKind(StrEnum):
     FILES_EVICTED = "FilesEvicted"
     FILE_ROTTEN = "FileRotten"
     PUSH_NOTICED = "PushNoticed"
+    PUSHES_UNSEEN = "PushesUnseen"
     IMPORT_STARTED = "ImportStarted"
     IMPORT_COMPLETED = "ImportCompleted"
     IMPORT_FAILED = "ImportFailed"

@@ -42,12 +42,13 @@ class TargetStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewerPush:
-    """What the hub holds instead of what is here. `digest`: what `digest:` would pin.
+    """What the hub holds instead of what is here. `digest`: what `digest:` would pin; None: the hub
+    cannot tell, as its catalog is damaged.
 
     `reason`: what becomes of it.
     """
 
-    digest: FilesDigest
+    digest: FilesDigest | None
     reason: str
 
 

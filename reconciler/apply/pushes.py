@@ -19,7 +19,7 @@ from reconciler.apply.daemon_thread import in_daemon_thread
 from reconciler.apply.meter import Meter
 from reconciler.apply.model_tasks import ModelTasks, pause
 from reconciler.cache.model_cache import ModelCache
-from reconciler.errors import Damaged, NoRoom, Transient, XgenError
+from reconciler.errors import BadCatalog, Damaged, Gone, NoRoom, Transient, XgenError
 from reconciler.plan.desired import ModelSpec, Refresh
 from reconciler.plan.ids import FilesDigest, ModelName
 from reconciler.plan.observed import Push
@@ -31,6 +31,7 @@ _log = structlog.get_logger("xgen.apply")
 AT_ONCE = 2
 """Looks, and pulls, of all models together."""
 _MOST_DOUBLINGS = 20
+_UNSEEN = "whether the hub holds a newer push cannot be seen"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,9 +63,10 @@ class Watched:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noticed:
-    """A newer push. `reason`: what becomes of it, for operators. `progress`: of its pull."""
+    """A newer push; `push` None: whether there is one cannot be seen. `reason`: what becomes of it,
+    or why, for operators. `progress`: of its pull."""
 
-    push: Push
+    push: Push | None
     reason: str
     progress: Progress | None = None
 
@@ -121,7 +123,7 @@ class Pushes:
         pace, seen, failures = self._pace, None, 0
         await pause(pace.first * random.uniform(0.5, 1.5), look_now)
         while True:
-            known, push = await self._look(watched)
+            known, push = await self._look(model, watched)
             delay = pace.between * random.uniform(0.8, 1.2)
             if push is None and known:
                 self._note(model, None)
@@ -140,8 +142,8 @@ class Pushes:
             seen = push
             await pause(delay, look_now)
 
-    async def _look(self, watched: Watched) -> tuple[bool, Push | None]:
-        """False: the hub does not say."""
+    async def _look(self, model: ModelName, watched: Watched) -> tuple[bool, Push | None]:
+        """False: the hub does not say, which is noted where it is no matter of the network."""
         found: list[Push | None] = []
         vouched: list[bool] = []
         over = threading.Event()
@@ -154,6 +156,9 @@ class Pushes:
         try:
             async with self._slots:
                 await in_daemon_thread(look, name=f"pushes:{watched.spec.source}")
+        except (BadCatalog, Gone) as exc:
+            self._note(model, Noticed(push=None, reason=f"{_UNSEEN}: {exc}"))
+            return False, None
         except XgenError as exc:
             _log.debug("files cannot be compared with the hub", cause=str(exc))
             return False, None

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from reconciler.errors import Damaged, Gone, Rejected, Transient
+from reconciler.errors import BadCatalog, Damaged, Gone, Rejected, Transient
 from reconciler.hub.catalog import (
     CATALOG,
     CATALOGS,
@@ -54,8 +54,8 @@ def files_of_revision(
 
     `digest`: of this push, in hex. Where there is no catalog: what lies at plain paths, without
     SHA-256, whatever the digest; nothing while a first push is under way or was cut off. Raises
-    Gone for a digest that the hub has not, or not all files of; Transient for a catalog that
-    cannot be used.
+    Gone for a digest that the hub has not, or not all files of; BadCatalog for a
+    catalog that cannot be used.
     """
     listing = hub.listing(prefix)
     for _ in range(_LOOKS - 1):
@@ -89,7 +89,7 @@ def _files(
     if any(path.startswith(PUSHES) for path in stored):
         return ()
     if any(path.startswith(CATALOGS) for path in stored):
-        raise Transient(
+        raise BadCatalog(
             f"cannot use {prefix} in {hub.location}: its {CATALOG} is gone; push the model again"
         )
     if (other := other_hub(hub.location, prefix, stored)) is not None:
@@ -116,7 +116,7 @@ def _named(
 def _catalog(hub: ReadableHub, prefix: str, stored: HubObject) -> Catalog:
     where = f"{prefix}/{stored.path} in {hub.location}"
     if stored.size_bytes > LIMIT_BYTES:
-        raise Transient(f"cannot read catalog {where}: it has {stored.size_bytes} bytes")
+        raise BadCatalog(f"cannot read catalog {where}: it has {stored.size_bytes} bytes")
     with tempfile.TemporaryFile() as file:
         try:
             hub.read(stored, file.fileno(), on_bytes=lambda _: None, cancelled=lambda: False)
@@ -127,7 +127,7 @@ def _catalog(hub: ReadableHub, prefix: str, stored: HubObject) -> Catalog:
     try:
         return parse_catalog(content, where)
     except Rejected as exc:
-        raise Transient(f"{exc}; `xgen-model hub push` writes it anew") from exc
+        raise BadCatalog(f"{exc}; `xgen-model hub push` writes it anew") from exc
 
 
 def _no_such_digest(

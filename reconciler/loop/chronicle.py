@@ -1,6 +1,6 @@
 """Tells what the loop sees and does as events, each of them once and not again at every tick."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from reconciler.apply.backends import BackendExited, BackendView
@@ -228,12 +228,20 @@ class Chronicle:
             permanent=failure.permanent,
         )
 
-    def noticed(self, pushes: Mapping[ModelName, str]) -> None:
-        """The newer pushes in the hub, and what becomes of each."""
+    def noticed(
+        self, pushes: Mapping[ModelName, str], *, unseen: Collection[ModelName] = ()
+    ) -> None:
+        """The newer pushes in the hub, and what becomes of each; `unseen`: or why none can be
+        looked for."""
         before, self._pushes = self._pushes, dict(pushes)
         for model, reason in sorted(pushes.items()):
-            if before.get(model) != reason:
-                self._journal.record(EventKind.PUSH_NOTICED, reason, model=model)
+            if before.get(model) == reason:
+                continue
+            if model in unseen:
+                kind, level = EventKind.PUSHES_UNSEEN, Level.WARNING
+            else:
+                kind, level = EventKind.PUSH_NOTICED, Level.INFO
+            self._journal.record(kind, reason, model=model, level=level)
 
     async def planned(self, outlooks: Iterable[Outlook], waits: Sequence[str]) -> None:
         """What the plan says of every model, and what holds up the node as a whole."""

@@ -317,7 +317,8 @@ class Reconciler:
             for outlook in made.outlook
         }
         self._chronicle.noticed(
-            {name: each.reason for name, each in scene.noticed.items() if name in facts}
+            {name: each.reason for name, each in scene.noticed.items() if name in facts},
+            unseen={name for name, each in scene.noticed.items() if each.push is None},
         )
         await self._publisher.report(
             made.outlook,

@@ -185,7 +185,8 @@ def _newer(noticed: Noticed | None) -> NewerPush | None:
     if noticed is None:
         return None
     how_far = f"; {told(noticed.progress)}" if noticed.progress else ""
-    return NewerPush(digest=noticed.push.revision, reason=f"{noticed.reason}{how_far}")
+    digest = noticed.push.revision if noticed.push is not None else None
+    return NewerPush(digest=digest, reason=f"{noticed.reason}{how_far}")
 
 
 def _endpoint(view: BackendView | None, facts: ModelFacts, outlook: Outlook) -> Endpoint | None:

@@ -14,7 +14,7 @@ from reconciler.cache.budget import Budget
 from reconciler.cache.model_cache import ModelCache
 from reconciler.cache.pins import pins_of
 from reconciler.errors import Transient
-from reconciler.hub.catalog import Catalog
+from reconciler.hub.catalog import CATALOG, Catalog
 from reconciler.plan.desired import Refresh
 from reconciler.plan.ids import ModelName
 from reconciler.status import Doing, Progress
@@ -104,6 +104,7 @@ async def test_a_newer_push_is_told_and_the_files_stay(world: World) -> None:
     await until(world.woken.is_set)
 
     noticed = world.pushes.noticed[MODEL]
+    assert noticed.push is not None
     assert noticed.push.revision == newer.digest
     assert noticed.reason == (
         f"a newer push is in the hub: digest {newer.digest}; "
@@ -144,6 +145,23 @@ async def test_what_is_copied_there_without_a_catalog_is_given_the_whole_pause(
         await until(lambda: MODEL in world.pushes.noticed)
     assert world.store.listed == looks + 2
     await world.pushes.close()
+
+
+async def test_a_damaged_catalog_is_told_until_it_is_mended(world: World) -> None:
+    (world.hub / PREFIX / CATALOG).write_bytes(b"{")
+    world.watch()
+
+    await until(world.woken.is_set)
+    await world.looked(4)
+    noticed = world.pushes.noticed[MODEL]
+    world.push(b"first")
+    await until(lambda: world.reason == "")
+
+    assert noticed.push is None
+    assert noticed.reason.startswith(
+        f"whether the hub holds a newer push cannot be seen: cannot read catalog {PREFIX}/{CATALOG}"
+    )
+    assert world.served == b"first"
 
 
 async def test_a_hub_that_is_away_takes_nothing_back(world: World) -> None:

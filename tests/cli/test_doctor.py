@@ -71,6 +71,17 @@ def test_a_model_that_is_not_imported_yet_is_well(root: Path) -> None:
     assert found["files of m"][0]["message"] == said
 
 
+def test_a_damaged_catalog_is_no_matter_of_the_manifest(root: Path) -> None:
+    (root / "hub/gguf/org_m/.xgen").mkdir()
+    (root / "hub/gguf/org_m/.xgen/catalog.json").write_bytes(b"{")
+
+    _, found = checked(root)
+
+    check = found["files of m"][0]
+    assert "cannot read catalog gguf/org_m/.xgen/catalog.json" in check["message"]
+    assert check["next"] == "push its files again: xgen-model hub push DIR PREFIX"
+
+
 def test_everything_that_is_amiss_is_found_at_once_with_a_next_step(root: Path) -> None:
     (root / "m.json").write_bytes(manifest(model("m", source="gguf/org_n", gpus=0)))
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -131,6 +131,15 @@ async def test_many_models_that_change_at_once_let_others_have_their_turn() -> N
     assert turns >= 2 * 500 // PIECE - 2
 
 
+def test_that_newer_pushes_cannot_be_seen_is_a_warning_once() -> None:
+    told = Told()
+    for _ in range(3):
+        told.chronicle.noticed({M: "damaged"}, unseen={M})
+    assert [(event.kind, event.level) for event in told.events] == [
+        (EventKind.PUSHES_UNSEEN, Level.WARNING)
+    ]
+
+
 def test_a_newer_push_is_told_once_and_again_when_more_is_known() -> None:
     told = Told()
     for reasons in ({M: "newer"}, {M: "newer"}, {M: "newer; cannot fetch"}, {}, {M: "newer"}):

@@ -8,7 +8,7 @@ from reconciler.cache.address import LocalAddress, parse_source
 from reconciler.cache.choose import choose, wish_of
 from reconciler.cache.digests import pinned_digest
 from reconciler.cli.checks.finding import Finding, fail, ok, size, skip
-from reconciler.errors import Rejected, XgenError
+from reconciler.errors import BadCatalog, Rejected, XgenError
 from reconciler.hub.credentials import find_keys
 from reconciler.hub.directory import DirectoryStore
 from reconciler.hub.huggingface_site import VARIABLE, site_of
@@ -75,6 +75,8 @@ def _files(model: DesiredModel, store: _Store | None, prefixes: tuple[str, ...])
             wish = wish_of(model.spec, address.prefix, address.file)
             chosen = choose(sizes, wish).paths
             sizes = {path: sizes[path] for path in chosen if path in sizes}
+    except BadCatalog as exc:
+        return fail(subject, str(exc), "push its files again: xgen-model hub push DIR PREFIX")
     except XgenError as exc:
         return fail(subject, str(exc), "correct the manifest, or push the files to the hub")
     count = f"{len(sizes)} file{'' if len(sizes) == 1 else 's'}"
