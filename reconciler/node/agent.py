@@ -14,6 +14,7 @@ from reconciler import __version__
 from reconciler.errors import Rejected
 from reconciler.events import EventKind
 from reconciler.loop.intent import Intent
+from reconciler.manifest.policy import Permissions
 from reconciler.node.board import Board
 from reconciler.node.data_folder import DataFolder
 from reconciler.node.parts import Parts, assembled
@@ -64,7 +65,8 @@ async def run_agent(
             async with assembled(settings, node, board, shutdown.hurry) as parts:
                 parts.journal.record(
                     EventKind.AGENT_STARTED,
-                    f"xgen-model {__version__} answers at {up.url}",
+                    f"xgen-model {__version__} answers at {up.url}"
+                    f"{_allowing(settings.permissions)}",
                     url=up.url,
                     manifest=settings.manifest,
                 )
@@ -140,3 +142,8 @@ def _url(listener: socket.socket) -> str:
     if host in ("0.0.0.0", "::"):
         host = "127.0.0.1"
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _allowing(permissions: Permissions) -> str:
+    names = sorted(permissions.flags | permissions.variables)
+    return f"; manifests may set {', '.join(names)}" if names else ""

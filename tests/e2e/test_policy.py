@@ -53,6 +53,10 @@ def test_a_dangerous_flag_starts_where_the_operator_allows_it(make_agent: MakeAg
     agent.start("--allow-engine-arg", "slot-save-path")
     agent.wait_up()
     agent.wait_state("a", "loaded")
+    events = agent.client.get(f"{agent.url}/api/management/events").json()["events"]
+    started = [event["reason"] for event in events if event["kind"] == "AgentStarted"]
+    assert "manifests may set" in started[-1]
+    assert "slot_save_path" in started[-1]
 
 
 @pytest.mark.engine
