@@ -1,4 +1,8 @@
-"""What llama-cpp-python's server needs of memory: what llama.cpp does, and Python (PURE)."""
+"""What llama-cpp-python's server needs of memory: what llama.cpp does, and Python (PURE).
+
+Measured with 0.3.36 and Gemma 3 270M: 133 MiB beside the weights and the cache. Its cache is that
+of the whole context in every layer, also where a model looks back at a window only.
+"""
 
 from dataclasses import replace
 
@@ -6,7 +10,7 @@ from reconciler.backend import llama_memory
 from reconciler.backend.loading import Loading
 from reconciler.plan.memory import HOST, Needs
 
-PYTHON_BYTES = 60 << 20
+PYTHON_BYTES = 50 << 20
 
 
 def needs(loading: Loading) -> Needs:
