@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.errors import Transient
-from reconciler.file_lock import held, held_now, held_without_trace
+from reconciler.file_lock import held, held_now, held_without_trace, is_at
 
 _HOLDER = """
 import sys
@@ -61,7 +61,7 @@ def test_a_file_that_was_left_locks_nobody_out_and_goes(tmp_path: Path) -> None:
     assert not lock.exists()
 
 
-def test_who_waited_does_not_hold_a_file_that_has_gone(tmp_path: Path) -> None:
+def test_who_waits_for_a_file_that_goes_makes_another(tmp_path: Path) -> None:
     lock = tmp_path / "lock"
     with another_process("held_without_trace", lock) as process:
         assert process.stdin is not None
@@ -70,3 +70,13 @@ def test_who_waited_does_not_hold_a_file_that_has_gone(tmp_path: Path) -> None:
             assert lock.exists()
             with held_now(lock) as ours:
                 assert not ours
+
+
+def test_an_open_file_that_was_taken_away_is_not_at_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    with path.open("w") as file:
+        assert is_at(path, file.fileno())
+        path.unlink()
+        assert not is_at(path, file.fileno())
+        path.touch()
+        assert not is_at(path, file.fileno())
