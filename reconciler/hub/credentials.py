@@ -104,6 +104,11 @@ def find_keys(variables: Mapping[str, str]) -> Keys | None:
     return _keys_of_profile(profile) if profile else None
 
 
+def key_in(variable: str, file: str) -> str:
+    """What stands in the file that a variable names. Raises Transient, with the variable's name."""
+    return _Place(said=_file_said(variable, file), file=file).read(in_header=True)
+
+
 def _place(variables: Mapping[str, str], name: str) -> _Place | None:
     if value := variables.get(name):
         return _Place(said=name, value=value)

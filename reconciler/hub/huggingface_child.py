@@ -9,7 +9,7 @@ the listing {"download": {PATH: {"size", "sha256", "git_sha1"}}}, as it was list
     {"bytes": N}                     so many are there; at first, those of earlier tries. N may fall
                                      back after a bad file
     {"done": true}
-    {"failed": KIND, "cause": TEXT, "retry_after": SECONDS or null}    and the end
+    {"failed": KIND, "cause": TEXT, "retry_after": SECONDS or null, "has_token": BOOL}  and the end
 
 Every file is compared with the digest that Hugging Face lists, one of an earlier try too. Token
 and mirror come by the environment (HF_TOKEN, HF_TOKEN_PATH, HF_ENDPOINT). It dies with its parent.
@@ -223,7 +223,18 @@ def _problem(file: Path, listed: Listed, has: Callable[[int], None]) -> str | No
 
 def _failure(error: Exception) -> _Json:
     kind, cause = _kind(error)
-    return {"failed": kind, "cause": cause, "retry_after": _retry_after(error)}
+    return {
+        "failed": kind,
+        "cause": cause,
+        "retry_after": _retry_after(error),
+        "has_token": kind != "no_client" and _has_token(),
+    }
+
+
+def _has_token() -> bool:
+    from huggingface_hub import get_token
+
+    return get_token() is not None
 
 
 def _kind(error: BaseException) -> tuple[str, str]:

@@ -19,6 +19,7 @@ from typing import IO
 
 from reconciler.errors import Transient
 from reconciler.hub.channel import Channel, Message
+from reconciler.hub.credentials import key_in
 from reconciler.hub.huggingface_failures import failure
 from reconciler.hub.huggingface_file import Listed, partial_name
 from reconciler.hub.huggingface_site import site_of
@@ -100,11 +101,12 @@ def _size_of(path: Path) -> int:
 @contextmanager
 def download(wanted: Wanted, *, keep_open: int) -> Iterator["Download"]:
     """Begins with the listing; leaving the block ends the child, however it is left. Raises
-    Rejected for a mirror that is none.
+    Rejected for a mirror that is none, Transient for a file that should hold a token and does not.
 
     `keep_open`: the descriptor of the folder's lock, which the child holds for as long as it lives.
     """
     site_of(wanted.environment)  # the child would read it, and show it
+    _check_token_file(wanted)
     wanted.files.mkdir(exist_ok=True)
     ours, theirs = socket.socketpair()
     with contextlib.closing(ours), wanted.log.open("wb") as log:
@@ -183,7 +185,12 @@ class Download:
             if time.monotonic() > deadline:
                 raise self._failure("stalled", f"{STALL_SECONDS / 60:.0f} min")
         if "failed" in message:
-            raise self._failure(message["failed"], message["cause"], message["retry_after"])
+            raise self._failure(
+                message["failed"],
+                message["cause"],
+                message["retry_after"],
+                has_token=message["has_token"],
+            )
         return message
 
     def _how_it_ended(self) -> str:
@@ -194,14 +201,33 @@ class Download:
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         return f"{how} ({self._wanted.log} may say more)"
 
-    def _failure(self, kind: str, cause: str, retry_after: float | None = None) -> Transient:
+    def _failure(
+        self,
+        kind: str,
+        cause: str,
+        retry_after: float | None = None,
+        *,
+        has_token: bool = False,
+    ) -> Transient:
         return failure(
             kind,
             cause,
             self._wanted.repository,
             environment=self._wanted.environment,
+            has_token=has_token,
             retry_after_seconds=retry_after,
         )
+
+
+def _check_token_file(wanted: Wanted) -> None:
+    """The client goes on without a token where the file is missing or empty."""
+    file = wanted.environment.get("HF_TOKEN_PATH")
+    if not file or wanted.environment.get("HF_TOKEN", "").strip():
+        return
+    try:
+        key_in("HF_TOKEN_PATH", file)
+    except Transient as exc:
+        raise Transient(f"cannot import {wanted.repository}: {exc}") from exc
 
 
 def _environment(wanted: Wanted) -> dict[str, str]:

@@ -19,11 +19,14 @@ def failure(
     repository: Repository,
     *,
     environment: Mapping[str, str],
+    has_token: bool,
     retry_after_seconds: float | None = None,
 ) -> Transient:
-    """The error for what the child said. `environment`: the child's, for the mirror it asked."""
+    """The error for what the child said. `environment`: the child's, for the mirror it asked.
+
+    `has_token`: it sent one.
+    """
     site = site_of(environment)
-    has_token = any(environment.get(name) for name in ("HF_TOKEN", "HF_TOKEN_PATH"))
     words = _words(repository, site, has_token=has_token)
     sentence = words[kind].format(cause=cause) if kind in words else cause
     return Transient(
@@ -52,9 +55,12 @@ def _words(repository: Repository, site: str, *, has_token: bool) -> dict[str, s
         "offline": "this node is told to stay offline (HF_HUB_OFFLINE, TRANSFORMERS_OFFLINE); "
         "import it where there is a network, or push it to the hub",
         "disk": "the disk is full ({cause})",
-        "token": f"{site} does not take this node's token ({TOKEN}): {{cause}}",
+        "token": f"{site} does not take this node's token ({TOKEN}): {{cause}}"
+        if has_token
+        else f"{site} asks for a token, and this node has none ({TOKEN}): {{cause}}",
         "odd_token": f"this node's token is none, but has blanks or odd letters ({TOKEN})",
-        "forbidden": f"{site} refuses it, {{cause}}; may this node's token read it?",
+        "forbidden": f"{site} refuses it, {{cause}}; "
+        + ("may this node's token read it?" if has_token else f"this node has no token ({TOKEN})"),
         "rate_limit": f"{site} asks for fewer requests, {{cause}}"
         + ("" if has_token else f"; with a token it allows more ({TOKEN})"),
         "answer": f"{site} answers with {{cause}}",

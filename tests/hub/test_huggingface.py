@@ -119,8 +119,8 @@ def test_each_refusal_says_what_to_do(importer: Importer, repository: str, said:
 @pytest.mark.parametrize(
     ("status", "said"),
     [
-        (401, r"does not take this node's token \(HF_TOKEN, or a file"),
-        (403, r"refuses it, status 403.*; may this node's token read it\?"),
+        (401, r"http://127.* asks for a token, and this node has none \(HF_TOKEN, or a file"),
+        (403, r"refuses it, status 403.*; this node has no token \(HF_TOKEN"),
         (429, r"asks for fewer requests, status 429; with a token it allows more"),
         (500, r"answers with status 500"),
     ],
@@ -134,6 +134,50 @@ def test_each_answer_that_is_none_says_what_to_do(
         importer.upstream.error_message = "Invalid credentials in Authorization header"
     with pytest.raises(Transient, match=said):
         importer("org/m")
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (401, r"does not take this node's token \(HF_TOKEN, or a file"),
+        (403, r"refuses it, status 403.*; may this node's token read it\?"),
+    ],
+)
+@pytest.mark.parametrize("way", ["HF_TOKEN", "HF_HOME"])
+def test_a_refusal_speaks_of_the_token_that_was_sent(
+    importer: Importer, tmp_path: Path, way: str, status: int, said: str
+) -> None:
+    (tmp_path / "token").write_text("hf_wrong", encoding="utf-8")
+    importer.environment = {way: "hf_wrong" if way == "HF_TOKEN" else str(tmp_path)}
+    importer.upstream.repos["org/m"] = Repo(files={}, refused=(status, "Nothing"))
+    importer.upstream.error_message = "Invalid credentials in Authorization header"
+    with pytest.raises(Transient, match=said):
+        importer("org/m")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "cannot read HF_TOKEN_PATH={path}: No such file or directory"),
+        ("folder", "cannot read HF_TOKEN_PATH={path}: Is a directory"),
+        ("", "cannot use HF_TOKEN_PATH={path}: it is empty"),
+        (" \n", "cannot use HF_TOKEN_PATH={path}: it is empty"),
+        ("a key", "cannot use HF_TOKEN_PATH={path}: it is no key, but has blanks or odd letters"),
+    ],
+)
+def test_a_token_file_without_a_token_is_named_and_nothing_is_asked(
+    importer: Importer, tmp_path: Path, content: str | None, said: str
+) -> None:
+    path = tmp_path / "token"
+    if content == "folder":
+        path.mkdir()
+    elif content is not None:
+        path.write_text(content, encoding="utf-8")
+    importer.environment = {"HF_TOKEN_PATH": str(path)}
+    with pytest.raises(Transient) as caught:
+        importer("org/gated")
+    assert str(caught.value) == f"cannot import org/gated: {said.format(path=path)}"
+    assert importer.upstream.requests == []
 
 
 def test_the_other_side_says_when_to_come_again(importer: Importer) -> None:
