@@ -8,6 +8,7 @@ from reconciler.manifest.family import LLAMA, VLLM
 from reconciler.manifest.policy import (
     ALLOW_FLAG,
     ALLOW_VARIABLE,
+    UNKNOWN_FLAG,
     Permissions,
     Ruling,
     canonical,
@@ -39,10 +40,11 @@ def _rulings(
         if family == VLLM:
             option = option.partition(".")[0]
         flag = build.flags.find(option)
-        if flag is None and build.flags.complete:
-            continue  # this build has no such flag, which is said when it is put into words
         names = flag.negations if flag and option in flag.negations else flag.names if flag else ()
-        if ruling := flag_ruling(family, key, value, names):
+        ruling = flag_ruling(family, key, value, names)
+        if ruling and ruling.reason == UNKNOWN_FLAG and flag is None and build.flags.complete:
+            continue  # nor does this build, which is said when it is put into words
+        if ruling:
             yield f"extra_args.{key}", ruling, ALLOW_FLAG, permissions.flags
     for name, told in spec.env.items():
         if ruling := variable_ruling(name, told):

@@ -61,6 +61,8 @@ def test_what_the_agent_sets_is_refused_whatever_is_allowed() -> None:
     [
         (vllm(), {"trust_remote_code": True}, "trust_remote_code"),
         (vllm(version="0.99.0"), {"trust-rem": True}, "trust_remote_code"),
+        # Not of this version, which is told enable_log_requests instead.
+        (vllm(), {"disable_log_requests": False}, "disable_log_requests"),
         (vllm(version="0.99.0"), {"brand_new.x": 1}, "brand_new"),
         (vllm(), {"compilation_config.cache_dir": "x"}, "compilation_config"),
         (vllm(), {"chat_template": "/srv/chat.jinja"}, "chat_template"),

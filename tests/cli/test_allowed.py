@@ -32,7 +32,7 @@ def test_doctor_judges_models_by_what_the_node_allows(tmp_path: Path) -> None:
     """Exactly as the agent that gets the same environment."""
     file = tmp_path / "models.yaml"
     file.write_text(
-        manifest(model("a", backend="xllamacpp", env="{MY_OWN: x}", extra_args="{lora: /srv/x}")),
+        manifest(model("a", backend="xllamacpp", env="{MY_OWN: x}", extra_args="{lora: '@/x'}")),
         encoding="utf-8",
     )
     where = ("--manifest", file, "--data-dir", tmp_path / "data", "--output", "json")
