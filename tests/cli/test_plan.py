@@ -72,6 +72,7 @@ def test_json_is_versioned_and_names_every_model(folder: Path) -> None:
         "state": None,
         "source": "gguf/org_chat",
         "fallback": "gguf/org_other",
+        "engine": None,
         "fetch": True,
         "memory": None,
         "memory_on_gpus": {},
