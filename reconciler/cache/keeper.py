@@ -39,6 +39,8 @@ class Keeper:
         self._said_at = 0.0
         self.unsaid = False
         """What models need could not be written down; it is tried again."""
+        self.outdated = False
+        """Since it was said, a download has begun, of files that were not known before."""
         self._news: list[News] = []
         self._lock = threading.Lock()
         self.room = Room(layout, usage, self._board, budget, self._note)

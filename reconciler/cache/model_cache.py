@@ -342,6 +342,7 @@ class ModelCache:
         except XgenError as exc:
             return self._standing.use(spec, prefix, wish, exc)
         choice = choose(record.sizes, wish, record.main_ref)
+        self.keeper.outdated = True
         self._published.reinstate(prefix, record.digest_of(choice.paths))
         if self._layout.standing(prefix) is not None:
             taken = take_in(self._layout, prefix, record, cancelled=pull.cancelled)

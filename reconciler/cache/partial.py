@@ -4,7 +4,6 @@
 either process finds them again. What has no journal is of no use to it.
 """
 
-import contextlib
 import errno
 import hashlib
 import os
@@ -12,6 +11,7 @@ import secrets
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from reconciler.cache.journal import Claims, PartsJournal, read_claims
@@ -27,6 +27,17 @@ _KEPT_SECONDS = 7 * 86400.0
 _LOCK_TRIES = 10
 _LOCK_SECONDS = 0.1
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutOff:
+    """What a download that was cut off has left. `key`: of the object; None: nobody can tell.
+
+    `size_bytes`: on disk.
+    """
+
+    key: str | None
+    size_bytes: int
 
 
 class Partial:
@@ -114,10 +125,15 @@ def remove_outdated(folder: Path, items: Collection[StoredObject]) -> None:
     )
 
 
-def remove_others(folder: Path, items: Collection[StoredObject]) -> None:
-    """Remove all that nobody writes, but for these objects: there is no room for it."""
+def remove_others(
+    folder: Path, items: Collection[StoredObject], *, dry: bool = False
+) -> tuple[CutOff, ...]:
+    """Remove all that nobody writes, but for these objects: there is no room for it.
+
+    Gives what went, or would go (`dry`).
+    """
     names = {name_of(item) for item in items}
-    _sweep(folder, lambda path, _claims: path.name not in names)
+    return _sweep(folder, lambda path, _claims: path.name not in names, dry=dry)
 
 
 def name_of(item: StoredObject) -> str:
@@ -158,20 +174,35 @@ def _written_at(path: Path) -> float:
     return _journal_of(path).stat().st_mtime
 
 
-def _sweep(folder: Path, is_useless: Callable[[Path, Claims | None], bool]) -> None:
+def _sweep(
+    folder: Path, is_useless: Callable[[Path, Claims | None], bool], *, dry: bool = False
+) -> tuple[CutOff, ...]:
+    found = []
     with held(folder / _LOCK):
         for path in sorted(folder.iterdir()):
             if path.name == _LOCK or not path.is_file():
                 continue
             if path.name.endswith(_JOURNAL):
-                if not path.with_name(path.name.removesuffix(_JOURNAL)).exists():
+                if not dry and not path.with_name(path.name.removesuffix(_JOURNAL)).exists():
                     path.unlink()
                 continue
             fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
             try:
-                if try_lock(fd) and is_useless(path, read_claims(_journal_of(path))):
+                claims = read_claims(_journal_of(path))
+                if not try_lock(fd) or not is_useless(path, claims):
+                    continue
+                size = _on_disk(path) + _on_disk(_journal_of(path))
+                found.append(CutOff(key=claims.key if claims else None, size_bytes=size))
+                if not dry:
                     path.unlink()
-                    with contextlib.suppress(FileNotFoundError):
-                        _journal_of(path).unlink()
+                    _journal_of(path).unlink(missing_ok=True)
             finally:
                 os.close(fd)
+    return tuple(found)
+
+
+def _on_disk(path: Path) -> int:
+    try:
+        return path.stat().st_blocks * 512
+    except FileNotFoundError:
+        return 0

@@ -1,14 +1,15 @@
 """`xgen-model cache gc`: gives the room of what no model needs back."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 import typer
 
 from reconciler.cache.amounts import human
 from reconciler.cache.eviction import Choice, Freed, Stock, all_evictions, choose_evictions
-from reconciler.cache.partial import remove_others
+from reconciler.cache.partial import CutOff, remove_others
 from reconciler.cache.pins import Pins
+from reconciler.cache.record import RecordedObject, load_record
 from reconciler.cache.room import pinned_by
 from reconciler.cache.sweep import Order, Swept, sweep
 from reconciler.cache.usage import Usage
@@ -42,7 +43,8 @@ def gc(
     """Remove what no model of any agent needs, the least recently used first.
 
     What models need stays, disabled ones too; so does all that an agent is working on, and what an
-    older installation has left in DIGEST.kept. `--all` also removes downloads that were cut off.
+    older installation has left in DIGEST.kept. `--all` also removes what downloads that were cut
+    off have left, unless a model needs it.
 
     Exit 0: done. 1: models need more than the budget.
     """
@@ -54,18 +56,41 @@ def gc(
     order = Order(why="`cache gc` was asked for", also_pinned=_known_pins(place), dry=dry_run)
     try:
         swept = sweep(place.layout, place.board, _choice(before, limit), order)
-        if every and not dry_run:
-            remove_others(place.layout.partials, ())
+        cut_off = _cut_off(place, swept.pins, dry=dry_run) if every else ()
     except OSError as exc:
         raise Rejected(f"cannot clean {place.layout.models}: {exc.strerror}") from exc
-    fits = limit is None or before - swept.choice.freed.cache <= limit
+    freed = swept.choice.freed.cache + sum(each.size_bytes for each in cut_off)
+    usage.measure()
+    used = before - freed if dry_run else usage.bytes
+    fits = limit is None or used <= limit
     if output is Output.JSON:
-        print_json(_json(place, swept, before=before, limit=limit, dry=dry_run) | {"fits": fits})
+        numbers = {
+            "budget_bytes": limit,
+            "used_bytes": used,
+            "freed_bytes": freed,
+            "fits": fits,
+        }
+        print_json(_json(place, swept, cut_off, dry=dry_run) | numbers)
     else:
-        _print(place, swept, dry=dry_run)
+        _print(swept, cut_off, dry=dry_run)
+        typer.echo(
+            f"{'would free' if dry_run else 'freed'} {human(freed)} in {place.layout.models}"
+        )
+        _remark_on_kept(place, swept)
         if not fits and limit is not None:
-            complain(_too_much(place, swept, before - swept.choice.freed.cache, limit))
+            complain(_too_much(place, swept, used, limit))
     return ExitCode.OK if fits else ExitCode.ERROR
+
+
+def _cut_off(place: Place, pins: Pins, *, dry: bool) -> tuple[CutOff, ...]:
+    """What downloads have left that no model needs and nobody goes on with."""
+    if not place.layout.partials.is_dir():
+        return ()
+    needed: list[RecordedObject] = []
+    for (prefix, digest), paths in pins.by_revision.items():
+        record = load_record(place.layout.record(prefix, digest))
+        needed += [item for item in record.objects if item.path in paths] if record else []
+    return remove_others(place.layout.partials, needed, dry=dry)
 
 
 def _limit(place: Place, budget: str | None, every: bool) -> int | None:
@@ -106,15 +131,19 @@ def _choice(used: int, limit: int | None) -> Callable[[Stock], Choice]:
     return choose
 
 
-def _print(place: Place, swept: Swept, *, dry: bool) -> None:
+def _print(swept: Swept, cut_off: Sequence[CutOff], *, dry: bool) -> None:
     verb = "would remove" if dry else "removed"
     for each in swept.evicted:
         typer.echo(
             f"{verb} {each.prefix} of digest {each.digest[:12]}: {count(each.files, 'file')}, "
             f"{human(each.size_bytes)}, last used {rfc3339(each.last_used)}"
         )
-    freed = human(swept.choice.freed.cache)
-    typer.echo(f"{'would free' if dry else 'freed'} {freed} in {place.layout.models}")
+    for item in cut_off:
+        what = item.key or "an object without a name"
+        typer.echo(f"{verb} {human(item.size_bytes)} of {what}: its download was cut off")
+
+
+def _remark_on_kept(place: Place, swept: Swept) -> None:
     for item in swept.revisions:
         if item.kept_bytes:
             remark(
@@ -130,16 +159,11 @@ def _too_much(place: Place, swept: Swept, used: int, limit: int) -> str:
     return f"{said}, pinned by {models}" if models else said
 
 
-def _json(
-    place: Place, swept: Swept, *, before: int, limit: int | None, dry: bool
-) -> dict[str, object]:
+def _json(place: Place, swept: Swept, cut_off: Sequence[CutOff], *, dry: bool) -> dict[str, object]:
     return {
         "api": 1,
         "models_dir": str(place.layout.models),
         "dry_run": dry,
-        "budget_bytes": limit,
-        "used_bytes": before - swept.choice.freed.cache,
-        "freed_bytes": swept.choice.freed.cache,
         "removed": [
             {
                 "prefix": each.prefix,
@@ -150,6 +174,7 @@ def _json(
             }
             for each in swept.evicted
         ],
+        "cut_off": [{"object": each.key, "size_bytes": each.size_bytes} for each in cut_off],
         "kept": [
             {"path": str(place.layout.kept(item.prefix, item.digest)), "bytes": item.kept_bytes}
             for item in swept.revisions

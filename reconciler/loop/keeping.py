@@ -31,6 +31,8 @@ class Keeping:
         """Whether what must stay may be something else now. Costs next to nothing."""
         if looks is not self._looks or _running(seen) != self._running:
             return True
+        if self._cache.keeper.outdated:
+            return True
         at_rest = self.over_budget() is None and not self._cache.keeper.unsaid
         pause = ALIVE_SECONDS if at_rest else _LOOK_SECONDS
         return time.monotonic() - self._said_at >= pause
@@ -43,6 +45,7 @@ class Keeping:
         """
         self._looks, self._running = looks, _running(seen)
         self._said_at = time.monotonic()
+        self._cache.keeper.outdated = False  # what is found from here on is said
         self._cache.keeper.look_again()
         return self._cache.keeper.pin(self._pins(looks))
 

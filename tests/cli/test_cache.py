@@ -3,15 +3,19 @@
 import json
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from reconciler.cache.budget import Budget
+from reconciler.cache.journal import this_boot
 from reconciler.cache.model_cache import ModelCache
+from reconciler.cache.partial import name_of
 from reconciler.cache.pin_board import Owner
 from reconciler.cache.pins import pins_of
+from reconciler.cache.record import load_record, save_record
 from reconciler.hub.directory import DirectoryStore
 from reconciler.source.last_good import LastGood
 from tests.cache.specs import put, spec
@@ -206,6 +210,55 @@ def test_gc_all_leaves_what_any_agent_needs(node: Node) -> None:
     assert node.prefixes() == [mine, theirs]
     assert not os.path.lexists(node.models / nobodys)
     assert not (node.models / ".partial/of-a-dead-process").exists()
+
+
+def left_over(node: Node, source: str) -> Path:
+    """What a killed fetch of `source` has left: a partial file with its journal, and a record."""
+    node.hold(source.removeprefix("gguf/"))
+    (record_path,) = (node.models / ".rev" / source).glob("*.json")
+    record = load_record(record_path)
+    assert record is not None
+    (item,) = record.objects
+    save_record(replace(record, present=frozenset()), record_path)
+    partial = node.models / ".partial" / name_of(item)
+    node.file(source).rename(partial)
+    header = {"journal": 2, "key": item.key, "version": item.version, "size": item.size_bytes,
+              "part": MIB, "boot": this_boot()}  # fmt: skip
+    partial.with_name(f"{partial.name}.journal").write_text(json.dumps(header) + "\n")
+    return partial
+
+
+def test_gc_counts_and_names_what_a_cut_off_download_has_left(node: Node) -> None:
+    node.pin(node.cache())
+    partial = left_over(node, "gguf/o_a")
+    used = node.told("list")["used_bytes"]
+
+    planned = node.told("gc", "--all", "--dry-run")
+    text = node.run("gc", "--all", "--dry-run").stdout
+    assert partial.exists()
+    told = node.told("gc", "--all")
+
+    assert not partial.exists()
+    (cut_off,) = told["cut_off"]
+    assert cut_off["object"].endswith("gguf/o_a/x.gguf")
+    assert cut_off["size_bytes"] >= MIB
+    assert (planned["cut_off"], planned["freed_bytes"]) == (told["cut_off"], told["freed_bytes"])
+    assert MIB <= told["freed_bytes"] <= used - told["used_bytes"]
+    assert node.told("list")["used_bytes"] == told["used_bytes"]
+    assert "would remove 1.0 MiB of " in text
+    assert "gguf/o_a/x.gguf: its download was cut off" in text
+
+
+def test_gc_leaves_what_a_model_s_download_goes_on_from(node: Node) -> None:
+    """Its agent was killed: it needs its files for a week."""
+    partial = left_over(node, "gguf/o_a")
+    node.pin(node.cache(), m="gguf/o_a")
+
+    told = node.told("gc", "--all")
+
+    assert (told["cut_off"], told["freed_bytes"]) == ([], 0)
+    assert partial.exists()
+    assert node.prefixes() == ["gguf/o_a"]
 
 
 def test_gc_leaves_what_the_hub_does_not_have_and_says_so(node: Node) -> None:

@@ -6,7 +6,7 @@ import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 
@@ -20,11 +20,13 @@ from reconciler.node.parts import Parts, assembled
 from reconciler.plan.ids import NodeName
 from reconciler.settings import HubSettings, Settings
 from reconciler.status import Status
+from tests.apply.test_comparisons import until
 from tests.cache.specs import put, spec
 from tests.e2e.agent import MINIMAL_GGUF, llama_server_stand_in
 from tests.e2e.manifests import manifest, model
 
 NODE = NodeName("node-a")
+MIB = 1 << 20
 SUSPENDED = "  suspend: true\n"
 
 
@@ -34,11 +36,15 @@ class Node:
         self._board = board
         self._folder = folder
 
-    async def tick(self, *models: str) -> None:
+    async def tick(self, *models: str, suspended: bool = True) -> None:
         """Take up a manifest of these, and tick."""
-        (self._folder / "manifests/models.yaml").write_text(manifest(*models, spec=SUSPENDED))
+        text = manifest(*models, spec=SUSPENDED) if suspended else manifest(*models)
+        (self._folder / "manifests/models.yaml").write_text(text)
         self._parts.intent.offer(await self._parts.source.read())
         await self._parts.reconciler.tick()
+
+    async def until(self, is_so: Callable[[], bool]) -> None:
+        await until(is_so)
 
     def said(self) -> dict[str, list[list[str]]]:
         """Which models need a file of a prefix."""
@@ -55,7 +61,10 @@ class Node:
         return {each.type: each.message for each in self._board.current().conditions}
 
 
-NodeOf = Callable[[Budget | None], AbstractAsyncContextManager[Node]]
+class NodeOf(Protocol):
+    def __call__(
+        self, budget: Budget | None, *, bytes_per_second: float | None = None
+    ) -> AbstractAsyncContextManager[Node]: ...
 
 
 @pytest.fixture
@@ -68,10 +77,12 @@ async def node_of(tmp_path: Path) -> NodeOf:
         await asyncio.to_thread(cache.fetch, spec(f"gguf/test_{name}"))
 
     @asynccontextmanager
-    async def node(budget: Budget | None) -> AsyncIterator[Node]:
+    async def node(
+        budget: Budget | None, *, bytes_per_second: float | None = None
+    ) -> AsyncIterator[Node]:
         settings = Settings(
             manifest=str(tmp_path / "manifests"),
-            hub=HubSettings(location=str(tmp_path / "hub")),
+            hub=HubSettings(location=str(tmp_path / "hub"), bytes_per_second=bytes_per_second),
             data_dir=tmp_path / "data",
             models_dir=tmp_path / "models",
             cache_budget=budget,
@@ -98,6 +109,20 @@ async def test_what_is_desired_is_pinned_disabled_or_not(node_of: NodeOf) -> Non
 
         assert node.said() == {"gguf/test_a": [["one"]]}
         assert node.used() == ["gguf/test_b"]
+
+
+async def test_a_first_download_is_pinned_from_its_beginning(
+    node_of: NodeOf, tmp_path: Path
+) -> None:
+    put(tmp_path / "hub", "gguf/test_c/x.gguf", bytes(8 * MIB))
+    async with node_of(None, bytes_per_second=MIB) as node:
+        await node.tick(model("one", source="gguf/test_c"), suspended=False)
+        assert node.said() == {}
+
+        await node.until(lambda: any((tmp_path / "models/.partial").glob("[0-9a-f]*")))
+        await node.tick(model("one", source="gguf/test_c"), suspended=False)
+
+        assert node.said() == {"gguf/test_c": [["one"]]}
 
 
 async def test_a_manifest_that_is_not_read_yet_gives_no_pin_up(node_of: NodeOf) -> None:
