@@ -8,7 +8,6 @@ list before there are any, and never again.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from reconciler.backend import llama_options
 from reconciler.backend.arguments import Argument
 from reconciler.backend.environment import environment
 from reconciler.backend.inventory import Build
@@ -16,6 +15,7 @@ from reconciler.backend.launch import Launch, Probe
 from reconciler.backend.llama_cpp_python_params import KV_OVERRIDES, POOLING, POOLINGS, said
 from reconciler.backend.llama_devices import HIDDEN
 from reconciler.backend.llama_options import HOST, need_fields, options
+from reconciler.backend.llama_options import need_fit as need_fit_for_llama
 from reconciler.backend.model_info import ModelInfo
 from reconciler.backend.options import Default, Options
 from reconciler.backend.questions import probe
@@ -47,7 +47,6 @@ _DEFAULTS = (
 )
 _NO_GPU = {**HIDDEN, "GGML_DISABLE_VULKAN": "1"}
 _VARIABLES = frozenset({"host", "port", "config_file"})
-_MORE_THAN_ONE = frozenset({KV_OVERRIDES})
 
 _Settings = Mapping[str, tuple[str, ...]]
 
@@ -55,7 +54,7 @@ _Settings = Mapping[str, tuple[str, ...]]
 def need_fit(spec: ModelSpec, path: str, info: ModelInfo) -> None:
     """As of llama.cpp; that there are types which it does not serve is no fault of the files."""
     if spec.type in _TYPES:
-        llama_options.need_fit(spec, path, info)
+        need_fit_for_llama(spec, path, info)
 
 
 def check(
@@ -69,15 +68,13 @@ def check(
         )
     need_fields(spec, devices)
     _need_no_settings(spec, build)
-    context, warnings = _context(spec, info)
+    context, warnings = _context(spec, info, build)
     defaults = (*_DEFAULTS, *context)
     checked = options(
         spec, info, flags=build.flags, root=root, engine=_engine(build), defaults=defaults
     )
     _settings(checked.arguments, info, build)
-    if checked.value("--ctx-size") == str(CONTEXT) and context:
-        checked = replace(checked, warnings=(*checked.warnings, *warnings))
-    return checked
+    return replace(checked, warnings=(*checked.warnings, *warnings))
 
 
 def launch(
@@ -123,20 +120,24 @@ def _probe(model: DesiredModel) -> Probe:
     return replace(probe(model.name, model.spec.type), health_path=OPEN_PATH)
 
 
-def _context(spec: ModelSpec, info: ModelInfo) -> tuple[tuple[Default, ...], tuple[str, ...]]:
-    """For what generates; what embeds has its context from the size of its one batch."""
-    if spec.type is not ModelType.LLM:
+def _context(
+    spec: ModelSpec, info: ModelInfo, build: Build
+) -> tuple[tuple[Default, ...], tuple[str, ...]]:
+    """Ours and a warning, for what generates and does not say its own; what embeds has its context
+    from the size of its one batch."""
+    given = {build.flags.find(_option(key)) for key in spec.extra_args}
+    if spec.type is not ModelType.LLM or build.flags.find("--ctx-size") in given:
         return (), ()
     trained = info.context_length or CONTEXT
-    said = f"context {CONTEXT} of {trained}: set ctx_size for longer texts"
-    return (Default("--ctx-size", str(CONTEXT)),), (said,) if trained > CONTEXT else ()
+    warning = f"context {CONTEXT} of {trained}: set ctx_size for longer texts"
+    return (Default("--ctx-size", str(CONTEXT)),), (warning,) if trained > CONTEXT else ()
 
 
 def _need_no_settings(spec: ModelSpec, build: Build) -> None:
     """It reads each setting from a variable of its name too, in upper or lower case."""
     for name in spec.env:
         setting = name.lower()
-        if setting in _VARIABLES or build.flags.find(f"--{setting.replace('_', '-')}"):
+        if setting in _VARIABLES or build.flags.find(_option(setting)):
             raise Rejected(
                 f"cannot use env.{name}: {_engine(build)} would take it for its setting "
                 f"{setting}; those stand in extra_args"
@@ -152,7 +153,7 @@ def _settings(arguments: Iterable[Argument], info: ModelInfo, build: Build) -> _
         except ValueError as exc:
             raise Rejected(f"cannot tell {_engine(build)} {argument.name}: {exc}") from exc
         for name, words in told:
-            if name in settings and name not in _MORE_THAN_ONE:
+            if name in settings and name != KV_OVERRIDES:
                 raise Rejected(f"cannot tell {_engine(build)} {argument.name}: {name} is set twice")
             settings[name] = (*settings.get(name, ()), *words)
     return settings
@@ -165,6 +166,10 @@ def _pooling(argument: Argument, info: ModelInfo) -> Iterable[tuple[str, tuple[s
         raise ValueError(f"{word!r} is none of {', '.join(POOLINGS)}")
     architecture = info.architecture or "unknown"  # before the files are here, to check the rest
     return ((KV_OVERRIDES, (f"{architecture}.pooling_type=int:{POOLINGS[word]}",)),)
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def _words(name: str, words: Sequence[str]) -> tuple[str, ...]:

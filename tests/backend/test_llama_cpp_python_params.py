@@ -100,6 +100,15 @@ def test_an_embedding_model_can_be_judged_before_its_files_are_here() -> None:
     assert checked.value("--pooling") == "mean"
 
 
+@pytest.mark.parametrize(
+    ("extra_args", "warned"), [({}, True), ({"n_ctx": 2048}, False), ({"ctx_size": 0}, False)]
+)
+def test_a_context_that_nobody_asked_for_is_told(extra_args: dict[str, Any], warned: bool) -> None:
+    checked = check(spec(extra_args=extra_args), "/", LLM, llama_cpp_python())
+    expected = ("context 2048 of 32768: set ctx_size for longer texts",) if warned else ()
+    assert checked.warnings == expected
+
+
 def test_what_a_variable_would_set_is_refused_in_any_case() -> None:
     for name in ("n_ctx", "N_CTX", "Rpc_Servers", "config_file"):
         with pytest.raises(Rejected, match=f"cannot use env.{name}: "):
