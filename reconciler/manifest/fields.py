@@ -138,6 +138,8 @@ def _prefix_complaint(text: str) -> str | None:
     if complaint := _path_complaint(text):
         return complaint
     parts = text.split("/")
+    if text != text.strip():
+        return f"must not begin or end with a blank, not {shown(text)}"
     if ":" in text or any(part.startswith(".") for part in parts):
         return f"must not hold ':' or parts that begin with '.', not {shown(text)}"
     if len(parts) == 2 and not text.endswith(".gguf"):

@@ -50,11 +50,22 @@ def _model_findings(loc: Loc, model: _Map) -> Iterator[Finding]:
     if model.get("digest") is not None and model.get("refresh") == "auto":
         message = "digest pins the files, so refresh: auto takes nothing up"
         yield Finding(loc=(*loc, "refresh"), message=message, severity=Severity.WARNING)
+    if str(model.get("source", "")).startswith("file:"):
+        yield from _in_place_findings(loc, model)
     yield from _repeated_nodes(loc, _list(model.get("nodes")))
     family = _family(model)
     yield from _flag_findings((*loc, "extra_args"), _map(model.get("extra_args")), family)
     yield from _env_findings((*loc, "env"), _map(model.get("env")))
     yield from _fallback_findings(loc, model)
+
+
+def _in_place_findings(loc: Loc, model: _Map) -> Iterator[Finding]:
+    if model.get("digest") is not None:
+        message = "files used in place have no lasting digest: leave it out, or use the hub"
+        yield Finding(loc=(*loc, "digest"), message=message)
+    if model.get("refresh") == "auto":
+        message = "files used in place are not asked for in the hub: refresh: auto does nothing"
+        yield Finding(loc=(*loc, "refresh"), message=message, severity=Severity.WARNING)
 
 
 def _fallback_findings(loc: Loc, model: _Map) -> Iterator[Finding]:
