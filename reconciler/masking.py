@@ -19,6 +19,11 @@ def is_secret_name(name: str) -> bool:
     return _SECRET.search(name.replace("-", "_")) is not None
 
 
+def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
+    """What a child of ours gets that needs none: others of its user can read it in /proc."""
+    return {name: value for name, value in environment.items() if not is_secret_name(name)}
+
+
 def masked_values(values: Mapping[str, object]) -> dict[str, object]:
     """For showing. References stay as they are written: they name a secret and are none."""
     return {name: _masked_value(name, value) for name, value in values.items()}

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from reconciler.hub.channel import Channel, Message
 from reconciler.hub.objects import Journal, ObjectRef
 from reconciler.hub.parts import part_bytes_for
 from reconciler.hub.s3_connection import S3Settings
+from reconciler.masking import without_secrets
 
 _LOOK_SECONDS = 0.1
 _END_SECONDS = 1.0
@@ -95,7 +97,11 @@ class TransferProcess:
         try:
             with its:
                 process = subprocess.Popen(
-                    argv, stdin=subprocess.PIPE, pass_fds=[its.fileno()], process_group=0
+                    argv,
+                    stdin=subprocess.PIPE,
+                    pass_fds=[its.fileno()],
+                    process_group=0,
+                    env=without_secrets(os.environ),
                 )
         except OSError as exc:
             ours.close()

@@ -62,6 +62,25 @@ def test_it_ends_after_the_last_read(server: S3Server, store: S3StoreApart) -> N
     assert processes_of(os.getpid()) == []
 
 
+def test_its_environment_holds_no_secret(
+    server: S3Server, store: S3StoreApart, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The keys come by a pipe; others of the node's user can read /proc."""
+    for name in ("HF_TOKEN", "MINIO_ACCESS_KEY", "MINIO_SECRET_KEY", "AWS_SESSION_TOKEN"):
+        monkeypatch.setenv(name, "not-to-be-seen")
+    seen: set[bytes] = set()
+
+    def look(_done: int) -> None:
+        for pid in processes_of(os.getpid()):
+            seen.add(Path(f"/proc/{pid}/environ").read_bytes())
+
+    content = read_all(store, listed(server, store, "apart_secrets"), on_bytes=look)
+
+    assert content == BIG
+    assert seen
+    assert not any(b"not-to-be-seen" in each for each in seen)
+
+
 def test_small_objects_need_none(server: S3Server, store: S3StoreApart) -> None:
     seen: list[int] = []
 

@@ -12,6 +12,7 @@ import sys
 import time
 from pathlib import Path
 
+from reconciler.masking import without_secrets
 from reconciler.observe.devices.messages import Order, decode_answers, encode
 from reconciler.plan.gpu_survey import Answer, Cause, Step, next_step
 
@@ -57,6 +58,7 @@ class _Child:
                 stdout=subprocess.DEVNULL,  # libraries print there
                 stderr=subprocess.DEVNULL,
                 pass_fds=[its],
+                env=without_secrets(os.environ),
                 process_group=0,
             )
         except OSError:
