@@ -24,8 +24,10 @@ class _Found:
     mtime_ns: int
 
 
-def find_in_place(path: Path, wish: Wish, allowed_roots: tuple[Path, ...] = ()) -> FilesCached:
-    """What is at `path`, a folder or one .gguf. `allowed_roots`: empty means anywhere.
+def find_in_place(
+    path: Path, wish: Wish, allowed_roots: tuple[Path, ...] | None = None
+) -> FilesCached:
+    """What is at `path`, a folder or one .gguf. `allowed_roots`: None means anywhere.
 
     Raises Rejected where it is missing, unreadable or not allowed; as `choose` otherwise.
     """
@@ -103,13 +105,16 @@ def _main_ref(folder: str, found: dict[str, _Found]) -> str | None:
         return file.read().strip()
 
 
-def _check_roots(reals: list[str], path: Path, roots: tuple[Path, ...]) -> None:
+def _check_roots(reals: list[str], path: Path, roots: tuple[Path, ...] | None) -> None:
+    if roots is None:
+        return
     allowed = [os.path.realpath(root) for root in roots]
     for real in reals:
-        if allowed and not any(os.path.commonpath([root, real]) == root for root in allowed):
+        if not any(os.path.commonpath([root, real]) == root for root in allowed):
+            which = f": {', '.join(allowed)}" if allowed else "; it allows none"
             raise Rejected(
-                f"cannot use {path}: {real} is outside the folders that this node allows: "
-                + ", ".join(allowed)
+                f"cannot use {path}: {real} is outside the folders that this node allows{which}; "
+                "its operator starts the agent with --allow-file-root DIR"
             )
 
 

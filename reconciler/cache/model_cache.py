@@ -45,7 +45,7 @@ _NOBODY = Owner(node="", data_dir="")
 class ModelCache:
     """`store` None: no hub is set, only what is here can be used.
 
-    `allowed_file_roots`: where `file://` may lead; empty means anywhere. `importer`: for `hf://`.
+    `allowed_file_roots`: where `file://` may lead; None means anywhere. `importer`: for `hf://`.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class ModelCache:
         models_dir: Path,
         store: Store | None,
         *,
-        allowed_file_roots: tuple[Path, ...] = (),
+        allowed_file_roots: tuple[Path, ...] | None = None,
         importer: Importer | None = None,
         owner: Owner = _NOBODY,
         budget: Budget | None = None,

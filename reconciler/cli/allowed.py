@@ -1,10 +1,12 @@
 """What manifests may ask of engines on this node beyond the usual, as its operator says it."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from reconciler.manifest.policy import (
+    ALLOW_FILES,
     ALLOW_FLAG,
     ALLOW_VARIABLE,
     Permissions,
@@ -34,8 +36,21 @@ AllowedVariables = Annotated[
     ),
 ]
 
+AllowedFiles = Annotated[
+    list[Path] | None,
+    typer.Option(
+        ALLOW_FILES,
+        envvar="XGEN_ALLOW_FILE_ROOT",
+        metavar="DIR",
+        help="A folder whose models manifests may use in place, by file://. Can be given several "
+        "times; in the environment with colons between.",
+    ),
+]
 
-def permissions(flags: list[str] | None, variables: list[str] | None) -> Permissions:
+
+def permissions(
+    flags: list[str] | None, variables: list[str] | None, file_roots: list[Path] | None = None
+) -> Permissions:
     """The node's policy; what no node can allow is bad usage."""
     for flag in flags or ():
         if reason := never_allowed(flag):
@@ -45,7 +60,11 @@ def permissions(flags: list[str] | None, variables: list[str] | None) -> Permiss
         if ruling is not None and ruling.never:
             said = f"no node can allow {name!r}: {ruling.reason}"
             raise typer.BadParameter(said, param_hint=ALLOW_VARIABLE)
+    for root in file_roots or ():
+        if not root.is_absolute():
+            raise typer.BadParameter(f"{root} is no absolute path", param_hint=ALLOW_FILES)
     return Permissions(
         flags=frozenset(canonical(flag) for flag in flags or ()),
         variables=frozenset(variables or ()),
+        file_roots=tuple(file_roots or ()),
     )

@@ -10,7 +10,7 @@ import typer
 
 from reconciler import log
 from reconciler.cli.agent_process import run_until_signalled
-from reconciler.cli.allowed import AllowedFlags, AllowedVariables, permissions
+from reconciler.cli.allowed import AllowedFiles, AllowedFlags, AllowedVariables, permissions
 from reconciler.cli.engine_option import EngineOption, named_engines
 from reconciler.cli.node_name import check_default, node_name
 from reconciler.cli.options import (
@@ -103,6 +103,7 @@ def run(
     gpu_mode: GpuModeOption = GpuMode.NODE,
     allow_engine_arg: AllowedFlags = None,
     allow_engine_env: AllowedVariables = None,
+    allow_file_root: AllowedFiles = None,
     poll_interval: Annotated[
         float,
         typer.Option(
@@ -189,7 +190,7 @@ def run(
         llama_cpp_python=llama_cpp_python,
         engines=named_engines(engine),
         gpu_mode=gpu_mode,
-        permissions=permissions(allow_engine_arg, allow_engine_env),
+        permissions=permissions(allow_engine_arg, allow_engine_env, allow_file_root),
         poll_interval=poll_interval,
         max_parallel_loads=max_parallel_loads,
         ports=port_range(ports),

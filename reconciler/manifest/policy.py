@@ -12,6 +12,7 @@ each node then decides for itself.
 import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from reconciler.manifest.family import LLAMA, VLLM
 from reconciler.manifest.flag_rules import FILES, FlagRules
@@ -28,6 +29,7 @@ from reconciler.plan.desired import JsonValue, SecretRef
 
 ALLOW_FLAG = "--allow-engine-arg"
 ALLOW_VARIABLE = "--allow-engine-env"
+ALLOW_FILES = "--allow-file-root"
 UNKNOWN_FLAG = "this release does not know it, so it may be dangerous"
 UNKNOWN_VARIABLE = "this release does not know it, and an engine may load code by it"
 PRINTED = "engines print their variables, and their logs can be read through the agent"
@@ -46,10 +48,11 @@ class Ruling:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Permissions:
     """What this node's operator allows beyond what is free, whatever the value. Flags by their
-    `canonical` names."""
+    `canonical` names. `file_roots`: folders below which `file://` may lead."""
 
     flags: frozenset[str] = frozenset()
     variables: frozenset[str] = frozenset()
+    file_roots: tuple[Path, ...] = ()
 
 
 STRICT = Permissions()

@@ -146,4 +146,6 @@ def _url(listener: socket.socket) -> str:
 
 def _allowing(permissions: Permissions) -> str:
     names = sorted(permissions.flags | permissions.variables)
-    return f"; manifests may set {', '.join(names)}" if names else ""
+    may_set = f"; manifests may set {', '.join(names)}" if names else ""
+    roots = ", ".join(map(str, permissions.file_roots))
+    return may_set + (f"; file:// may lead below {roots}" if roots else "")

@@ -114,6 +114,7 @@ async def assembled(
         settings.models_dir,
         metered,
         importer=Importer(imports),
+        allowed_file_roots=settings.permissions.file_roots,
         owner=Owner(node=node, data_dir=str(settings.data_dir)),
         budget=settings.cache_budget,
     )

@@ -131,7 +131,8 @@ def _subject(root: Path, way: str, models: int) -> Iterator[_Subject]:
     (root / "model.gguf").write_bytes(MINIMAL_GGUF)
     mark = shlex.quote(str(root / "started"))
     engine = engine_script(root / "llama-server", f"echo $$ > {mark}\nexec sleep 3600")
-    agent = Agent(root=root, args=["--llama-server", str(engine), "--poll-interval", "5"])
+    here = ["--allow-file-root", str(root)]
+    agent = Agent(root=root, args=["--llama-server", str(engine), "--poll-interval", "5", *here])
     subject = _Subject(agent, way, models)
     subject.write(enabled=False)
     with running(agent):

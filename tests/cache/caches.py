@@ -16,7 +16,7 @@ def opened(
     tmp_path: Path,
     store: Store | None,
     *,
-    allowed_file_roots: tuple[Path, ...] = (),
+    allowed_file_roots: tuple[Path, ...] | None = None,
     importer: Importer | None = None,
 ) -> ModelCache:
     cache = ModelCache(

@@ -14,7 +14,7 @@ from tests.cache.specs import CountingStore, put, spec
 
 
 def opened(tmp_path: Path, store: DirectoryStore | None = None, *roots: Path) -> ModelCache:
-    cache = ModelCache(tmp_path / "models", store, allowed_file_roots=roots)
+    cache = ModelCache(tmp_path / "models", store, allowed_file_roots=roots or None)
     cache.open()
     return cache
 
@@ -111,6 +111,15 @@ def test_only_allowed_folders_are_used(tmp_path: Path) -> None:
         with pytest.raises(Rejected, match="outside the folders that this node allows"):
             cache.fetch(spec(f"file://{tmp_path}/{path}"))
     assert cache.lookup(spec(f"file://{tmp_path}/allowed-too/y.gguf")) is None
+
+
+def test_a_node_that_allows_no_folder_uses_none(tmp_path: Path) -> None:
+    path = put(tmp_path, "disk/x.gguf")
+    cache = ModelCache(tmp_path / "models", None, allowed_file_roots=())
+    cache.open()
+
+    with pytest.raises(Rejected, match=r"; it allows none; .* --allow-file-root DIR"):
+        cache.fetch(spec(f"file://{path}"))
 
 
 def test_a_digest_cannot_be_pinned_in_place(tmp_path: Path) -> None:

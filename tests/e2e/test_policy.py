@@ -41,6 +41,21 @@ def test_a_variable_of_the_loader_leaves_what_runs_alone(make_agent: MakeAgent) 
     assert other["pid"] == pids["b"]
 
 
+def test_a_file_of_the_node_is_used_below_a_folder_that_the_operator_names(
+    make_agent: MakeAgent,
+) -> None:
+    agent = make_agent()
+    file = agent.model_file()
+    agent.write(manifest(model("a", source=f"file://{file}")))
+    agent.start()
+    agent.wait_up()
+    assert "--allow-file-root" in agent.wait_state("a", "blocked")["reason"]
+    assert agent.stop() == 0
+    agent.start("--allow-file-root", str(file.parent))
+    agent.wait_up()
+    agent.wait_state("a", "loaded")
+
+
 def test_a_dangerous_flag_starts_where_the_operator_allows_it(make_agent: MakeAgent) -> None:
     agent = make_agent()
     agent.model_file()
