@@ -2,7 +2,7 @@
 
 import difflib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from reconciler.backend.inventory import (
     LLAMA_CPP_PYTHON,
@@ -49,7 +49,7 @@ _RUNS_ON: Mapping[str, tuple[_Place, ...]] = {
     VLLM_ROCM: (Vendor.AMD,),
     VLLM_CPU: (_CPU,),
 }
-_TYPES = (ModelType.LLM, ModelType.EMBEDDING, ModelType.RERANK)
+_HEARING = (VLLM_CUDA, VLLM_ROCM, VLLM_CPU)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,8 +82,8 @@ def choose(
 
     `format`: what the files are; never AUTO. `devices`: what the model gets.
     """
-    if spec.type not in _TYPES:
-        return Refusal(reason=f"cannot serve type {spec.type}: it is not supported yet")
+    if spec.type is ModelType.TRANSCRIPTION and (deaf := _deaf(spec, format)) is not None:
+        return deaf
     if len({device.gpu_class for device in devices}) > 1:
         listed = ", ".join(f"{named(each)} is {each.gpu_class}" for each in devices)
         return Refusal(reason=f"cannot run on GPUs of different kinds: {listed}")
@@ -93,7 +93,25 @@ def choose(
         return _of_that_name(spec, format, inventory, devices)
     if spec.backend != "auto":
         return _named(spec.backend, format, inventory, devices)
-    return _first(format, inventory, devices)
+    made = _first(format, inventory, devices)
+    if isinstance(made, Refusal) and spec.type is ModelType.TRANSCRIPTION:
+        return replace(made, reason=made.cause)  # what would help others is a GGUF
+    return made
+
+
+def _deaf(spec: ModelSpec, format: Format) -> Refusal | None:
+    """llama.cpp's servers have models that hear a question, and none that writes down speech."""
+    if format is not Format.GGUF:
+        return None
+    asked = (spec.backend,) if spec.backend != "auto" else ()
+    every = asked or dict.fromkeys(each for row in _TABLE[format].values() for each in row)
+    why = tuple(f"{backend}: it serves no type transcription" for backend in every)
+    cause = f"cannot serve {format} files as type transcription ({'; '.join(why)})"
+    return Refusal(
+        reason=f"{cause}; {', '.join(_HEARING)} would, with safetensors",
+        cause=cause,
+        passed_over=why,
+    )
 
 
 def build_named(spec: ModelSpec, inventory: Inventory) -> Build | Refusal:

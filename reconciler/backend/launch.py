@@ -11,7 +11,8 @@ from reconciler.plan.desired import ModelType
 class Probe:
     """How to tell that a backend serves: health, then its served name, then one real answer.
 
-    Paths are on the backend. `answer_path` and `answer_body` are the one real request (JSON).
+    Paths are on the backend. `answer_path` and `answer_body` are the one real request: JSON, or,
+    with an `answer_file`, a form of these fields and that file.
     """
 
     health_path: str
@@ -20,6 +21,7 @@ class Probe:
     answer_path: str
     answer_body: Mapping[str, object]
     type: ModelType
+    answer_file: bytes | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,6 @@
 """What a vLLM is told: the model's type, our defaults, and the manifest's words (PURE)."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -23,6 +24,7 @@ COUNTERS = Counters(
     waiting="vllm:num_requests_waiting",
     kv_usage="vllm:kv_cache_usage_perc",
 )
+_ONLY_HEARS = re.compile("Whisper")
 _ATTENTION = "VLLM_ATTENTION_BACKEND"
 
 
@@ -39,6 +41,9 @@ _TYPES: Mapping[ModelType, _Served] = {
     ModelType.EMBEDDING: _Served(
         task="embed", runner=(Default("--runner", "pooling"), Default("--convert", "embed"))
     ),
+    ModelType.TRANSCRIPTION: _Served(
+        task="transcription", runner=(Default("--runner", "generate"),)
+    ),
     # Its head is what vLLM converts for: told to, it would also make one up.
     ModelType.RERANK: _Served(task="score", runner=(Default("--runner", "pooling"),)),
 }
@@ -49,6 +54,8 @@ def need_fit(spec: ModelSpec, path: str, info: ModelInfo) -> None:
     fault = None
     if spec.type is ModelType.LLM and not info.causal:
         fault = f"{info.architecture} generates no text"
+    if spec.type is ModelType.LLM and _ONLY_HEARS.match(info.architecture or ""):
+        fault = f"{info.architecture} writes down what it hears; say type: transcription"
     if spec.type is ModelType.RERANK and not info.scores and "hf_overrides" not in spec.extra_args:
         fault = (
             f"{info.architecture or 'it'} has no classification head; one that judges by words "
@@ -81,8 +88,7 @@ def name_of(build: Build) -> str:
 
 
 def _typed(model_type: ModelType, traits: Traits) -> tuple[Default, ...]:
-    if (served := _TYPES.get(model_type)) is None:
-        raise Rejected(f"cannot serve type {model_type}: it is not supported yet")
+    served = _TYPES[model_type]
     return (Default("--task", served.task),) if traits.task else served.runner
 
 

@@ -14,7 +14,6 @@ _STALL: tuple[JsonValue, ...] = ("15m", 900)
 ACTED_ON: Mapping[str, tuple[JsonValue, ...]] = {
     "node_settings.*.drain": (False,),
     "node_settings.*.labels": ({},),
-    "models.*.type": ("llm", "embedding", "rerank"),
     "models.*.format": ("auto", "gguf", "safetensors"),
     "models.*.backend": (
         "auto",

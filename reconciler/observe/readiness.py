@@ -34,6 +34,8 @@ class Questions(Protocol):
     def answer_body(self) -> Mapping[str, object]: ...
     @property
     def type(self) -> ModelType: ...
+    @property
+    def answer_file(self) -> bytes | None: ...
 
 
 class Asked(Protocol):
@@ -80,7 +82,7 @@ async def probe(
         asked,
         "POST",
         questions.answer_path,
-        body=questions.answer_body,
+        body=_body(questions),
         seconds=first_answer_seconds,
     )
     if isinstance(answer, str) or answer.status != 200:
@@ -88,6 +90,14 @@ async def probe(
     if not _answers(questions.type, answer.json):
         return NotYet(reason=f"first answer: 200, but nothing of type {questions.type} in it")
     return Ready()
+
+
+def _body(questions: Questions) -> bytes | aiohttp.FormData:
+    if questions.answer_file is None:
+        return msgspec.json.encode(questions.answer_body)
+    form = aiohttp.FormData({name: str(value) for name, value in questions.answer_body.items()})
+    form.add_field("file", questions.answer_file, filename="a.wav", content_type="audio/wav")
+    return form
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,18 +118,18 @@ async def _ask(
     method: str,
     path: str,
     *,
-    body: Mapping[str, object] | None = None,
+    body: bytes | aiohttp.FormData | None = None,
     seconds: float,
 ) -> _Reply | str:
     """A reply, or why there is none. A refused connection is how most engines say "loading"."""
-    headers = {"Content-Type": "application/json"} if body is not None else {}
+    headers = {"Content-Type": "application/json"} if isinstance(body, bytes) else {}
     if asked.api_key is not None:
         headers["Authorization"] = f"Bearer {asked.api_key}"
     try:
         async with session.request(
             method,
             f"http://{asked.host}:{asked.port}{path}",
-            data=msgspec.json.encode(body) if body is not None else None,
+            data=body,
             headers=headers,
             timeout=aiohttp.ClientTimeout(total=seconds),
             allow_redirects=False,

@@ -78,7 +78,17 @@ def test_takes_the_backend_that_the_manifest_names() -> None:
         ),
         (BOTH, {"backend": "ollama"}, "this release has llama-server-cuda, llama-server-rocm"),
         (BOTH, {"engine": "mine"}, "this node names no builds"),
-        (BOTH, {"type": ModelType.TRANSCRIPTION}, "not supported yet"),
+        (
+            BOTH,
+            {"type": ModelType.TRANSCRIPTION},
+            "llama-server-cpu: it serves no type transcription; xllamacpp: it",
+        ),
+        (
+            BOTH,
+            {"type": ModelType.TRANSCRIPTION, "backend": "xllamacpp"},
+            "cannot serve gguf files as type transcription (xllamacpp: it serves no type "
+            "transcription); vllm-cuda, vllm-rocm, vllm-cpu would, with safetensors",
+        ),
     ],
 )
 def test_refuses_what_is_not_here_and_never_takes_another(

@@ -162,10 +162,6 @@ def test_rejects_a_secret_that_nobody_resolved(cached: FilesCached) -> None:
         ENGINES.launch(wants, cached, choice, port=18001, environment={}, secrets={})
 
 
-def test_refuses_a_type_that_it_cannot_serve_yet(cached: FilesCached) -> None:
-    assert "not supported yet" in refusal(cached, type=ModelType.TRANSCRIPTION)
-
-
 @pytest.mark.parametrize("pooling", ["rank", None])
 def test_takes_a_reranker_by_its_head(cached: FilesCached, pooling: str | None) -> None:
     Path(cached.path).write_bytes(tiny_bert(pooling=pooling))

@@ -106,6 +106,7 @@ INFOS = {
     "embedder": EMBEDDER,
     "reranker": RERANKER,
     "reranker that could generate": replace(LLM, pooling="rank", scores=True),
+    "whisper": ModelInfo(architecture="WhisperForConditionalGeneration"),
     "safetensors": ModelInfo(architecture="LlamaForCausalLM", context_length=131072),
 }
 
@@ -146,6 +147,7 @@ def shown(launch: Launch) -> dict[str, Any]:
         "env": dict(sorted(launch.env.items())),
         "address": f"{launch.host}:{launch.port}",
         "answer": [launch.probe.answer_path, dict(launch.probe.answer_body)],
+        **({"file": "sent"} if launch.probe.answer_file is not None else {}),
         "warnings": list(launch.warnings),
     }
 

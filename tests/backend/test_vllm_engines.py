@@ -107,3 +107,31 @@ def test_copies_of_a_model_count_among_its_gpus(copies: int | str, refused: bool
     """On the CPU there is room for one; `0` is no number of copies."""
     found = ENGINES.assess(model(source=SOURCE, extra_args={"data_parallel_size": copies}), None)
     assert (found.refusal is not None) == refused
+
+
+def write_whisper(folder: Path) -> Path:
+    """What it calls itself; the rest of it is a small chat model's."""
+    config = write_llama(folder) / "config.json"
+    said = json.loads(config.read_text(encoding="utf-8"))
+    said |= {"architectures": ["WhisperForConditionalGeneration"], "model_type": "whisper"}
+    config.write_text(json.dumps(said), encoding="utf-8")
+    return folder
+
+
+def test_one_that_only_hears_serves_its_own_type_and_no_other(tmp_path: Path) -> None:
+    whisper = write_whisper(tmp_path)
+
+    assert assessed(whisper, type=ModelType.TRANSCRIPTION).refusal is None
+    refused = assessed(whisper).refusal
+    assert "as type llm: WhisperForConditionalGeneration writes down what it hears" in str(refused)
+
+
+def test_without_a_vllm_one_that_hears_is_not_advised_to_be_a_gguf(tmp_path: Path) -> None:
+    without = Engines(inventory(vllm_cpu="no vllm on PATH"))
+    wanted = model(source=SOURCE, type=ModelType.TRANSCRIPTION)
+
+    found = without.assess(wanted, cached(write_whisper(tmp_path)))
+
+    assert found.refusal == (
+        "no backend on this node can run safetensors on the CPU (vllm-cpu: no vllm on PATH)"
+    )

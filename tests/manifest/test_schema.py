@@ -105,7 +105,7 @@ def test_the_schema_and_the_parser_both_take(fields: dict[str, object]) -> None:
         {"nodes": []},
         {"nodes": ["all"]},
         {"gpus": -1},
-        {"type": "transcription"},
+        {"type": "chat"},
         {"backend": "ollama"},
         {"refresh": "sometimes"},
         {"source": "hf://name"},

@@ -1,7 +1,10 @@
 import asyncio
+import io
 import os
+import re
 import subprocess
 import sys
+import wave
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -10,8 +13,10 @@ import aiohttp
 import pytest
 
 from reconciler.backend.launch import Launch
+from reconciler.backend.questions import probe as hearing
 from reconciler.observe.readiness import NotYet, Ready, probe
 from reconciler.plan.desired import ModelType
+from reconciler.plan.ids import ModelName
 from tests.apply.world import KEY, STAND_IN, launch
 
 Ask = Callable[[Launch], Awaitable[NotYet | Ready]]
@@ -156,6 +161,40 @@ async def test_an_answer_counts_by_what_is_in_it(
 
     missing = NotYet(reason=f"first answer: 200, but nothing of type {kind} in it")
     assert outcome == (Ready() if ready else missing)
+
+
+async def test_one_that_hears_is_asked_by_a_form_with_a_file(ask: Ask) -> None:
+    """Of the size that its header says, and of nothing but silence."""
+    heard: list[bytes] = []
+    rest = ["ok", MODELS, '{"text": ""}']
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = re.search(rb"Content-Length: (\d+)", head)
+        heard.append(head + await reader.readexactly(int(length[1]) if length else 0))
+        body = rest.pop(0).encode()
+        writer.write(
+            b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(body)
+        )
+        writer.write(body)
+        await writer.drain()
+        writer.close()
+
+    asked = launch(mark="", port=1)
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as listening:
+        port = listening.sockets[0].getsockname()[1]
+        questions = hearing(ModelName("x"), ModelType.TRANSCRIPTION)
+        assert await ask(replace(asked, port=port, probe=questions)) == Ready()
+
+    form = heard[-1]
+    assert form.startswith(b"POST /v1/audio/transcriptions ")
+    assert b"Content-Type: multipart/form-data; boundary=" in form
+    assert b'name="model"\r\n\r\nx\r\n' in form
+    assert b'name="file"; filename="a.wav"' in form
+    with wave.open(io.BytesIO(form[form.index(b"RIFF") :])) as sound:
+        assert (sound.getframerate(), sound.getnchannels(), sound.getsampwidth()) == (16000, 1, 2)
+        assert set(sound.readframes(sound.getnframes())) == {0}
+        assert sound.getnframes() == 16000
 
 
 @pytest.mark.parametrize("listing", ["[]", '{"data": null}', '{"data": [1, {"id": 2}]}', "no JSON"])
