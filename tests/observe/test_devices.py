@@ -79,7 +79,7 @@ def only(answer: Answer) -> Gpu:
 def test_both_vendors_are_asked_in_their_own_orders_and_strangers_are_seen(
     machine: Machine,
 ) -> None:
-    """Eight of NVIDIA, as NVML numbers them; two of AMD, whose library prints to stdout."""
+    """Scenario 64, gpustack#5784: eight of NVIDIA, as NVML numbers them; two of AMD, whose library prints to stdout."""
     shuffled = (5, 2, 7, 1, 8, 3, 6, 4)
     stranger = records(
         "process", {"on": "GPU-n7", "pid": 77, "memory": 4096}, {"on": "GPU-n7", "pid": 78}
@@ -111,6 +111,7 @@ def test_both_vendors_are_asked_in_their_own_orders_and_strangers_are_seen(
 
 
 def test_in_mig_mode_the_instances_are_the_devices(machine: Machine) -> None:
+    """Scenario 69, ollama#14031: by their own UUIDs."""
     machine.has(
         nvidia=records("gpu", card(1, mig=1), card(2, mig=1), card(3, mig=0))
         + records(
