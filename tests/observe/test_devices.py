@@ -79,7 +79,8 @@ def only(answer: Answer) -> Gpu:
 def test_both_vendors_are_asked_in_their_own_orders_and_strangers_are_seen(
     machine: Machine,
 ) -> None:
-    """Scenario 64, gpustack#5784: eight of NVIDIA, as NVML numbers them; two of AMD, whose library prints to stdout."""
+    """Scenario 64, gpustack#5784: eight of NVIDIA, as NVML numbers them. Two of AMD, whose library
+    prints to stdout."""
     shuffled = (5, 2, 7, 1, 8, 3, 6, 4)
     stranger = records(
         "process", {"on": "GPU-n7", "pid": 77, "memory": 4096}, {"on": "GPU-n7", "pid": 78}
