@@ -53,6 +53,7 @@ class EventKind(StrEnum):
     IMPORT_CANCELLED = "ImportCancelled"
     BACKEND_STARTED = "BackendStarted"
     BACKEND_LOADED = "BackendLoaded"
+    BACKEND_HUNG = "BackendHung"
     BACKEND_EXITED = "BackendExited"
     EFFECT_FAILED = "EffectFailed"
     ENGINE_CHANGED = "EngineChanged"

@@ -241,7 +241,12 @@ class Effects:
 
     async def _stop(self, action: StopBackend, timeouts: Timeouts) -> Outcome:
         await self._stopper.stop(action.nonce, timeouts, drain=action.drain)
-        return BackendStopped(model=action.model, nonce=action.nonce, failure=action.failure)
+        return BackendStopped(
+            model=action.model,
+            nonce=action.nonce,
+            failure=action.failure,
+            ran_seconds=action.ran_seconds,
+        )
 
     async def _stop_leftover(self, action: StopLeftover, timeouts: Timeouts) -> Outcome:
         await self._stopper.stop(action.nonce, timeouts, drain=False)

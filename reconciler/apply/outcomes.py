@@ -17,11 +17,13 @@ class FilesFetched:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendStopped:
-    """`failure`: the stop was itself a failure of the instance, for this reason."""
+    """`failure`: the stop was itself a failure of the instance, for this reason. `ran_seconds`: as
+    in `StopBackend`."""
 
     model: ModelName
     nonce: Nonce
     failure: str | None = None
+    ran_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,15 +29,18 @@ class Counters:
     """Where the engine counts its own work, in Prometheus text, and what it calls its counts.
 
     None: it has no such page, or no such count. `prompt_tokens` and `generated_tokens` count from
-    the start of the process; `running`, `waiting`: requests; `kv_usage`: 0 to 1.
+    the start of the process, as do `steps`, passes through the model; `running`, `waiting`:
+    requests; `kv_usage`: 0 to 1. `computes_apart`: the first process only answers HTTP.
     """
 
     metrics_path: str | None = None
     prompt_tokens: str | None = None
     generated_tokens: str | None = None
+    steps: str | None = None
     running: str | None = None
     waiting: str | None = None
     kv_usage: str | None = None
+    computes_apart: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

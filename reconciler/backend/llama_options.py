@@ -39,6 +39,7 @@ COUNTERS = Counters(
     metrics_path="/metrics",
     prompt_tokens="llamacpp:prompt_tokens_total",
     generated_tokens="llamacpp:tokens_predicted_total",
+    steps="llamacpp:n_decode_total",
     running="llamacpp:requests_processing",
     waiting="llamacpp:requests_deferred",
 )

@@ -5,6 +5,7 @@ python -m vllm.entrypoints.openai.api_server --model MODEL …          where th
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from reconciler.backend.environment import environment
 from reconciler.backend.inventory import Build
@@ -22,6 +23,7 @@ from reconciler.plan.gpus import Gpu
 from reconciler.plan.observed import FilesCached
 
 HOST = "127.0.0.1"
+_ENGINE_APART = "VLLM_ENABLE_V1_MULTIPROCESSING"
 SERVE = "serve"
 """The end of a command that takes the model as its first argument."""
 
@@ -59,7 +61,7 @@ def launch(
         port=site.port,
         api_key=site.api_key,
         probe=probe(model.name, spec.type),
-        counters=COUNTERS,
+        counters=replace(COUNTERS, computes_apart=spec.env.get(_ENGINE_APART) != "0"),
         warnings=checked.warnings,
     )
 

@@ -16,9 +16,11 @@ _RECENT = 5
 
 
 class RestartCause(StrEnum):
-    """How the process before ended: a crash, a load that failed, or our stop for a change."""
+    """How the process before ended: a crash, a load that failed, our stop of one that did nothing
+    any more, or for a change."""
 
     CRASHED = "crashed"
+    HUNG = "hung"
     LOAD_FAILED = "load_failed"
     CHANGED = "changed"
 
@@ -51,6 +53,7 @@ class Books:
     def __init__(self) -> None:
         self._pages: dict[ModelName, _Page] = {}
         self._instances: dict[Nonce, Instance] = {}
+        self._last_words: dict[Nonce, tuple[str, ...]] = {}
         self._desired: Mapping[ModelName, Collection[SpecHash]] = {}
 
     def failure(self, model: ModelName) -> Failure | None:
@@ -136,6 +139,7 @@ class Books:
     def book_exit(self, exited: BackendExited) -> None:
         self._page(exited.model).cause = _CAUSES.get(exited.during, RestartCause.CHANGED)
         if exited.during == "stop":
+            self._last_words[exited.nonce] = exited.last_lines
             return  # `BackendStopped` follows, and says whether the stop was a failure
         self._instances.pop(exited.nonce, None)
         if not self._wanted(exited.model, exited.instance.spec_hash):
@@ -191,23 +195,27 @@ class Books:
 
     def _book_stop(self, stopped: BackendStopped, at: float) -> None:
         instance = self._instances.pop(stopped.nonce, None)
+        last_lines = self._last_words.pop(stopped.nonce, ())
         page = self._page(stopped.model)
         if page.failure and page.failure.during == "stop":
             page.failure = None
         page.resuming = stopped.failure is None
         if stopped.failure is None or instance is None:
             return
-        page.cause = RestartCause.LOAD_FAILED
+        hung = stopped.ran_seconds is not None
+        page.cause = RestartCause.HUNG if hung else RestartCause.LOAD_FAILED
         if not self._wanted(stopped.model, instance.spec_hash):
             return
+        page.last_lines = last_lines
         page.failure = after_failure(
             page.failure,
             spec_hash=instance.spec_hash,
             files_digest=instance.files_digest,
             at=at,
             reason=stopped.failure,
-            during="load",
+            during="run" if hung else "load",
             ever_loaded=instance in page.loaded,
+            loaded_seconds=stopped.ran_seconds,
         )
         page.recent.append(page.failure)
 

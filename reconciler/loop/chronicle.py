@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from reconciler.apply.backends import BackendExited, BackendView
+from reconciler.apply.liveness import BackendHung
 from reconciler.apply.outcomes import EffectFailed, FilesFetched, Outcome
 from reconciler.backend.inventory import Inventory, called
 from reconciler.cache.news import FilesEvicted, News
@@ -59,6 +60,17 @@ class Chronicle:
             if view.loaded_at is not None and view.nonce not in self._loaded:
                 self._loaded.add(view.nonce)
                 self._backend_loaded(view, view.loaded_at - view.started_at)
+
+    def hung(self, hung: BackendHung) -> None:
+        self._journal.record(
+            EventKind.BACKEND_HUNG,
+            hung.reason,
+            model=hung.model,
+            level=Level.WARNING,
+            pid=hung.pid,
+            stalled_seconds=round(hung.stalled_seconds, 3),
+            in_flight=hung.in_flight,
+        )
 
     def exited(self, exited: BackendExited) -> None:
         self._started.discard(exited.nonce)

@@ -1,8 +1,8 @@
 """What is there, as the planner wants it: processes, effects under way, files, engines."""
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from reconciler.apply.backends import Backends, BackendView
@@ -26,6 +26,7 @@ from reconciler.plan.observed import (
     Failure,
     FilesCached,
     FilesMissing,
+    Hang,
     InFlight,
     Leftover,
     Observed,
@@ -96,13 +97,15 @@ Looks = Mapping[ModelName, Look]
 class Seen:
     """What lives and what is under way, at one moment of the event loop.
 
-    `reads_removed`: processes that have files open which have gone from the cache since.
+    `reads_removed`: processes that have files open which have gone from the cache since. `hung`:
+    those that do nothing any more.
     """
 
     views: Views
     in_flight: Mapping[ModelName, InFlight]
     leftovers: tuple[Leftover, ...]
     reads_removed: frozenset[Nonce] = frozenset()
+    hung: Mapping[Nonce, Hang] = field(default_factory=dict)
 
     @property
     def sound(self) -> Views:
@@ -127,10 +130,12 @@ class Observer:
         effects: Effects,
         memory: MemoryWatch,
         environment: Mapping[str, str],
+        hung: Callable[[], Mapping[Nonce, Hang]],
         hints: Mapping[ModelName, str] = MappingProxyType({}),
         formats: Mapping[ModelName, Format] = MappingProxyType({}),
     ) -> None:
         self._formats = formats
+        self._hung = hung
         self._hints = hints
         self._cache = cache
         self._engines = engines
@@ -151,6 +156,7 @@ class Observer:
             views=views,
             in_flight=self._effects.in_flight(),
             leftovers=self._backends.leftovers(),
+            hung=self._hung(),
         )
 
     def look(
@@ -331,6 +337,7 @@ def _model(
                 gpus=view.gpus,
                 gpu_share=view.launch.gpu_share,
                 misplaced=judged.misplaced.get(view.nonce),
+                hung=seen.hung.get(view.nonce),
                 reads_removed_files=view.nonce in seen.reads_removed,
                 held=judged.held.get(view.nonce, {}),
             )

@@ -9,8 +9,6 @@ from collections.abc import Iterator, Mapping
 from reconciler.manifest.problem import Finding, Loc, Severity, shown
 from reconciler.plan.desired import JsonValue
 
-_STALL: tuple[JsonValue, ...] = ("15m", 900)
-
 ACTED_ON: Mapping[str, tuple[JsonValue, ...]] = {
     "node_settings.*.drain": (False,),
     "node_settings.*.labels": ({},),
@@ -29,8 +27,6 @@ ACTED_ON: Mapping[str, tuple[JsonValue, ...]] = {
     ),
     "models.*.replicas": (None,),
     "models.*.node_selector": ({},),
-    "defaults.timeouts.stall": _STALL,
-    "models.*.timeouts.stall": _STALL,
     "models.*.strategy": ("auto", "recreate"),
     "models.*.on_failure": ("revert", "keep"),
     "models.*.rollout.max_unavailable": (1,),

@@ -93,6 +93,7 @@ async def _run(parts: Parts, listener: socket.socket, shutdown: Shutdown) -> lis
         following = tasks.create_task(_follow(parts.source, parts.intent), name="source")
         ticking = tasks.create_task(parts.reconciler.run(), name="loop")
         counting = tasks.create_task(parts.tokens.run(), name="tokens")
+        watching = tasks.create_task(parts.liveness.run(), name="liveness")
         await shutdown.begun.wait()
         parts.journal.record(
             EventKind.AGENT_ENDING, f"{shutdown.cause}: new work is refused, backends are stopped"
@@ -105,6 +106,7 @@ async def _run(parts: Parts, listener: socket.socket, shutdown: Shutdown) -> lis
         await ticking
         following.cancel()
         counting.cancel()
+        watching.cancel()
         parts.closed.set()
         await serving
     return survivors

@@ -16,6 +16,7 @@ from reconciler.apply.effects import Effects
 from reconciler.apply.engine_watch import EngineWatch
 from reconciler.apply.gpu_watch import GpuWatch
 from reconciler.apply.hub_questions import HubQuestions
+from reconciler.apply.liveness import Liveness, Surroundings
 from reconciler.apply.log_reader import Logs
 from reconciler.apply.mendings import Mendings
 from reconciler.apply.pushes import Pushes
@@ -54,7 +55,7 @@ from reconciler.observe.devices.survey import survey
 from reconciler.observe.engine_pages import EnginePages
 from reconciler.observe.host_memory import read_physical
 from reconciler.plan.desired import Format
-from reconciler.plan.ids import NodeName
+from reconciler.plan.ids import ModelName, NodeName
 from reconciler.proxy.app import create_app
 from reconciler.proxy.bounds import Bounds
 from reconciler.proxy.inflight import Traffic
@@ -78,6 +79,7 @@ class Parts:
     effects: Effects
     publisher: Publisher
     tokens: TokenCount
+    liveness: Liveness
     reconciler: Reconciler
 
 
@@ -132,6 +134,19 @@ async def assembled(
         backends = await stack.enter_async_context(_backends(settings, node, clock, wakeup))
         pages = await stack.enter_async_context(EnginePages())
         tokens = TokenCount(live=backends.live, traffic=traffic, pages=pages, metrics=metrics)
+        liveness = Liveness(
+            backends.live,
+            Surroundings(
+                traffic=traffic,
+                pages=pages,
+                stall_of=partial(_stall, intent),
+                families=backends.families,
+                clock=clock.monotonic,
+                wake=wakeup.set,
+                probed=tokens.leave_out,
+                report=chronicle.hung,
+            ),
+        )
         stopper = Stopper(backends, tokens, hurry)
         hints = HubQuestions("gguf-hints", store, gguf_hint, wake=wakeup.set)
         formats = HubQuestions(
@@ -183,6 +198,7 @@ async def assembled(
             effects=effects,
             publisher=publisher,
             tokens=tokens,
+            liveness=liveness,
             reconciler=Reconciler(
                 intent=intent,
                 observer=Observer(
@@ -192,6 +208,7 @@ async def assembled(
                     effects=effects,
                     memory=MemoryWatch(clock=clock.monotonic),
                     environment=settings.environment,
+                    hung=liveness.hung,
                     hints=hints.told,
                     formats=formats.told,
                 ),
@@ -235,6 +252,12 @@ def _look_again(source: DirectorySource, watch: GpuWatch) -> asyncio.Event:
     """What an operator asks for; the event is that of the source, no library is waited for."""
     watch.ask_again()
     return source.look_again()
+
+
+def _stall(intent: Intent, name: ModelName) -> float | None:
+    desired = intent.understanding.desired
+    models = desired.models if desired is not None else ()
+    return next((model.timeouts.stall for model in models if model.name == name), None)
 
 
 def _writer(settings: Settings) -> WritableHub | None:

@@ -73,6 +73,18 @@ class TokenCount:
             if view.nonce == nonce:
                 await self._look_at(view)
 
+    async def leave_out(self, view: BackendView) -> None:
+        """What its engine has counted since it was looked at last is a probe's of ours, and not
+        counted; unless anybody else asked meanwhile."""
+        spawn = self._spawns.setdefault(view.nonce, _Spawn())
+        async with spawn.reading:
+            if self._is_due(view, spawn):
+                spawn.worked = True
+                return
+            progress = await read_progress(self._pages, view.launch)
+            if isinstance(progress, Progress) and not self._is_due(view, spawn):
+                spawn.counted = {kind: total or 0 for kind, total in _totals(progress).items()}
+
     async def _look_at(self, view: BackendView) -> None:
         if view.loaded_at is None or view.stopping or view.launch.counters.metrics_path is None:
             return
@@ -94,11 +106,7 @@ class TokenCount:
         return due
 
     def _count(self, view: BackendView, spawn: _Spawn, progress: Progress) -> None:
-        said = {
-            TokenKind.PROMPT: progress.prompt_tokens,
-            TokenKind.GENERATED: progress.generated_tokens,
-        }
-        for kind, total in said.items():
+        for kind, total in _totals(progress).items():
             if total is None:
                 continue
             before = spawn.counted[kind]
@@ -107,3 +115,10 @@ class TokenCount:
                 view.model, kind, total - before if total >= before else total
             )
             spawn.counted[kind] = total
+
+
+def _totals(progress: Progress) -> dict[TokenKind, int | None]:
+    return {
+        TokenKind.PROMPT: progress.prompt_tokens,
+        TokenKind.GENERATED: progress.generated_tokens,
+    }

@@ -33,7 +33,6 @@ class EnginePages:
     async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, force_close=True),
-            timeout=aiohttp.ClientTimeout(total=self._answer_seconds),
             cookie_jar=aiohttp.DummyCookieJar(),
         )
         return self
@@ -47,8 +46,10 @@ class EnginePages:
         if self._session is not None:
             await self._session.close()
 
-    async def read(self, asked: Asked, path: str) -> str:
-        """The page at `path`, as it is. Raises Transient where it does not come whole in time."""
+    async def read(self, asked: Asked, path: str, *, seconds: float | None = None) -> str:
+        """The page at `path`, as it is. Raises Transient where it does not come whole in time:
+        within `seconds`, or what is usual here."""
+        limit = self._answer_seconds if seconds is None else seconds
         if self._session is None:
             raise Bug(f"cannot read {path} of an engine: its client is not open")
         url = f"http://{asked.host}:{asked.port}{path}"
@@ -58,14 +59,13 @@ class EnginePages:
                 url,
                 headers={"authorization": f"Bearer {key}"} if key else {},
                 allow_redirects=False,
+                timeout=aiohttp.ClientTimeout(total=limit),
             ) as answer:
                 if answer.status != 200:
                     raise Transient(f"cannot read {url}: it answers {answer.status}")
                 return await _text(answer, url)
         except TimeoutError:
-            raise Transient(
-                f"cannot read {url}: nothing whole came within {self._answer_seconds:g} s"
-            ) from None
+            raise Transient(f"cannot read {url}: nothing whole came within {limit:g} s") from None
         except (aiohttp.ClientError, OSError) as exc:
             raise Transient(f"cannot read {url}: {exc}") from exc
 

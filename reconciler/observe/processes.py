@@ -64,6 +64,16 @@ def read_process(pid: int) -> Process | None:
     )
 
 
+def cpu_seconds(pid: int) -> float:
+    """What a process has computed so far, all of its threads; 0 where there is none."""
+    try:
+        stat = (_PROC / str(pid) / "stat").read_bytes()
+    except OSError:
+        return 0.0
+    fields = stat.rpartition(b")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def read_processes() -> ProcessTable:
     """Every process that can be seen. Blocks for some 15 µs a process."""
     found = (read_process(int(entry)) for entry in os.listdir(_PROC) if entry.isdigit())

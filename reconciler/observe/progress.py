@@ -20,6 +20,8 @@ class Names(Protocol):
     @property
     def generated_tokens(self) -> str | None: ...
     @property
+    def steps(self) -> str | None: ...
+    @property
     def running(self) -> str | None: ...
     @property
     def waiting(self) -> str | None: ...
@@ -38,12 +40,13 @@ class Counting(Asked, Protocol):
 class Progress:
     """One look at an engine's counts. None: it does not say.
 
-    Tokens since the start of its process; `running` and `waiting`: requests; `kv_usage`: 0 to 1,
-    of the fullest where the engine has several caches.
+    Tokens, and `steps` through the model, since the start of its process; `running` and `waiting`:
+    requests; `kv_usage`: 0 to 1, of the fullest where the engine has several caches.
     """
 
     prompt_tokens: int | None = None
     generated_tokens: int | None = None
+    steps: int | None = None
     running: int | None = None
     waiting: int | None = None
     kv_usage: float | None = None
@@ -51,18 +54,25 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Untold:
-    """Nothing could be learnt. `reason`: a sentence."""
+    """Nothing could be learnt. `reason`: a sentence. `uncounted`: its page came, and has none of
+    the counts, nor will have."""
 
     reason: str
+    uncounted: bool = False
 
 
-async def read_progress(pages: EnginePages, backend: Counting) -> Progress | Untold:
-    """Ask one backend once. Never raises for what the other side does or does not."""
+async def read_progress(
+    pages: EnginePages, backend: Counting, *, seconds: float | None = None
+) -> Progress | Untold:
+    """Ask one backend once. Never raises for what the other side does or does not.
+
+    `seconds`: as in `EnginePages.read`.
+    """
     path = backend.counters.metrics_path
     if path is None:
-        return Untold(reason="this engine counts nothing")
+        return Untold(reason="this engine counts nothing", uncounted=True)
     try:
-        page = await pages.read(backend, path)
+        page = await pages.read(backend, path, seconds=seconds)
     except Transient as exc:
         return Untold(reason=str(exc))
     return progress_of(page, backend.counters)
@@ -73,6 +83,7 @@ def progress_of(page: str, names: Names) -> Progress | Untold:
     known = (
         names.prompt_tokens,
         names.generated_tokens,
+        names.steps,
         names.running,
         names.waiting,
         names.kv_usage,
@@ -83,7 +94,8 @@ def progress_of(page: str, names: Names) -> Progress | Untold:
     except ValueError as exc:
         return Untold(reason=f"cannot read the engine's counts: {exc}")
     if not values:
-        return Untold(reason=f"cannot find any of {', '.join(wanted)} on the engine's page")
+        reason = f"cannot find any of {', '.join(wanted)} on the engine's page"
+        return Untold(reason=reason, uncounted=True)
 
     def total(name: str | None) -> int | None:
         return int(sum(values[name])) if name in values else None
@@ -92,6 +104,7 @@ def progress_of(page: str, names: Names) -> Progress | Untold:
     return Progress(
         prompt_tokens=total(names.prompt_tokens),
         generated_tokens=total(names.generated_tokens),
+        steps=total(names.steps),
         running=total(names.running),
         waiting=total(names.waiting),
         kv_usage=max(values[usage]) if usage in values else None,

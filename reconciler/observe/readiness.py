@@ -77,19 +77,29 @@ async def probe(
         return NotYet(reason=f"list of models: {models}")
     if (doubt := _not_ours(asked, models)) is not None:
         return NotYet(reason=doubt)
+    missing = await question(session, asked, seconds=first_answer_seconds)
+    return NotYet(reason=f"first answer: {missing}") if missing is not None else Ready()
+
+
+async def question(session: aiohttp.ClientSession, asked: Asked, *, seconds: float) -> str | None:
+    """One real question, of one token where it generates. Why there is no answer; None: one came.
+
+    Never raises for what the other side does.
+    """
+    questions = asked.probe
     answer = await _ask(
         session,
         asked,
         "POST",
         questions.answer_path,
         body=_body(questions),
-        seconds=first_answer_seconds,
+        seconds=seconds,
     )
     if isinstance(answer, str) or answer.status != 200:
-        return NotYet(reason=f"first answer: {answer}")
+        return str(answer)
     if not _answers(questions.type, answer.json):
-        return NotYet(reason=f"first answer: 200, but nothing of type {questions.type} in it")
-    return Ready()
+        return f"200, but nothing of type {questions.type} in it"
+    return None
 
 
 def _body(questions: Questions) -> bytes | aiohttp.FormData:

@@ -18,12 +18,20 @@ class ProcessPhase(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Hang:
+    """That a loaded backend does nothing any more. `since`: its last progress."""
+
+    reason: str
+    since: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedProcess:
     """A backend of ours that is alive. `loaded_at` is None until it answered (design §8, Ready).
 
     `gpu_share`: of each of its `gpus`; None: the whole. `misplaced`: on which GPU it was found that
-    it was not given; None: on none. `reads_removed_files`: it has files open, or mapped, that have
-    gone from the cache since.
+    it was not given; None: on none. `hung`: None: it works, for all that is known.
+    `reads_removed_files`: it has files open, or mapped, that have gone from the cache since.
     `held`: bytes of each memory that come back when it ends; none where nobody has asked.
     """
 
@@ -35,6 +43,7 @@ class ObservedProcess:
     gpus: tuple[GpuUuid, ...] = ()
     gpu_share: float | None = None
     misplaced: str | None = None
+    hung: Hang | None = None
     reads_removed_files: bool = False
     held: Mapping[Pool, int] = field(default_factory=dict)
 

@@ -130,9 +130,9 @@ def _free(case: Case, now: float) -> Step:
     if process is None or case.stopping:
         return _towards(case, case.wanted, now)
     if process.misplaced is not None:
-        why = process.misplaced
-        failure = why if process.instance == case.instance else None
-        return _stop(case, process, _after(process), why, now, failure=failure)
+        return _fail(case, process, process.misplaced, now)
+    if process.hung is not None:
+        return _fail(case, process, process.hung.reason, now)
     if process.phase is ProcessPhase.LOADING:
         return _while_loading(case, case.wanted, process, now)
     if case.runs_as_wanted:
@@ -275,8 +275,22 @@ def _stop(
         drain=process.phase is ProcessPhase.LOADED,
         reason=reason,
         failure=failure,
+        ran_seconds=_ran_seconds(process, failure),
     )
     return replace(step, action=stop)
+
+
+def _fail(case: Case, process: ObservedProcess, why: str, now: float) -> Step:
+    """End what is found to be bad; a failure only of what is wanted."""
+    failure = why if process.instance == case.instance else None
+    return _stop(case, process, _after(process), why, now, failure=failure)
+
+
+def _ran_seconds(process: ObservedProcess, failure: str | None) -> float | None:
+    hung = process.hung
+    if hung is None or hung.reason != failure or process.loaded_at is None:
+        return None
+    return hung.since - process.loaded_at
 
 
 def _end_surplus(case: Case, now: float) -> Step:

@@ -19,13 +19,15 @@ _HEARS_OR_SPEAKS = (ModelType.TRANSCRIPTION, ModelType.LLM)
 class EnginePath:
     """`path` as engines have it. `types` of models that have it. `streams`: it may, when asked.
 
-    `form`: it takes a multipart form, not JSON.
+    `form`: it takes a multipart form, not JSON. `computes`: the model does; engines count tokens
+    without it.
     """
 
     path: str
     types: tuple[ModelType, ...]
     streams: bool = False
     form: bool = False
+    computes: bool = True
 
     @property
     def errors(self) -> ErrorShape:
@@ -38,7 +40,7 @@ ENGINE_PATHS = (
     EnginePath(path="/v1/embeddings", types=_EMBEDDING),
     EnginePath(path="/v1/responses", types=_LLM, streams=True),
     EnginePath(path="/v1/messages", types=_LLM, streams=True),
-    EnginePath(path="/v1/messages/count_tokens", types=_LLM),
+    EnginePath(path="/v1/messages/count_tokens", types=_LLM, computes=False),
     EnginePath(path="/v2/embed", types=_EMBEDDING),
     EnginePath(path="/pooling", types=(*_EMBEDDING, *_RERANK)),
     EnginePath(path="/v1/rerank", types=_RERANK),
@@ -51,8 +53,8 @@ ENGINE_PATHS = (
     EnginePath(path="/v1/audio/translations", types=_HEARS_OR_SPEAKS, streams=True, form=True),
     EnginePath(path="/v1/audio/speech", types=_HEARS_OR_SPEAKS),
     EnginePath(path="/v1/moderations", types=(*_RERANK, *_LLM)),
-    EnginePath(path="/tokenize", types=tuple(ModelType)),
-    EnginePath(path="/detokenize", types=tuple(ModelType)),
+    EnginePath(path="/tokenize", types=tuple(ModelType), computes=False),
+    EnginePath(path="/detokenize", types=tuple(ModelType), computes=False),
 )
 
 NOT_OFFERED_YET = ("/v1/realtime",)

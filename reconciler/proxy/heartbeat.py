@@ -19,7 +19,8 @@ class Heartbeat:
 
     After `seconds` without a byte a comment goes out, between two events of a stream. Before
     anything came `may_begin` is asked (None: never), and `head` goes first; `begun` says that it
-    has. An answer that is no stream has no timer.
+    has. An answer that is no stream has no timer. `sending`: a piece of the answer is on its way,
+    so that another look finds it so only while the client does not read.
     """
 
     __slots__ = (
@@ -31,10 +32,10 @@ class Heartbeat:
         "_ping",
         "_seconds",
         "_send",
-        "_sending",
         "_tail",
         "_timer",
         "begun",
+        "sending",
     )
 
     def __init__(
@@ -53,7 +54,7 @@ class Heartbeat:
         self._loop = asyncio.get_running_loop()
         self._is_stream = False
         self._tail = b"\n\n"
-        self._sending = False
+        self.sending = False
         self._ping: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._last = 0.0
@@ -89,7 +90,9 @@ class Heartbeat:
 
     async def send_head(self, message: Message, *, endless: bool) -> None:
         """Of the engine's answer. `endless`: an event stream that has room for more."""
+        self.sending = True
         await self._send(message)
+        self.sending = False
         if endless:
             self._is_stream = True
             self._last = self._loop.time()
@@ -98,18 +101,18 @@ class Heartbeat:
 
     async def send(self, data: bytes) -> None:
         """The next piece of the answer, not the last one."""
+        self.sending = True
         if self._ping is not None:
             await self._ping
-        self._sending = True
         await self._send({"type": "http.response.body", "body": data, "more_body": True})
-        self._sending = False
+        self.sending = False
         self._last = self._loop.time()
         self._tail = (data if len(data) >= _TAIL_BYTES else self._tail + data)[-_TAIL_BYTES:]
 
     async def end(self) -> None:
+        self.sending = True  # to the end: nothing goes out behind the last piece
         if self._ping is not None:
             await self._ping
-        self._sending = True  # to the end: nothing goes out behind the last piece
         await self._send({"type": "http.response.body", "body": b""})
 
     def _start_timer(self) -> None:
@@ -117,7 +120,7 @@ class Heartbeat:
 
     def _due(self) -> None:
         missing = self._last + self._seconds - self._loop.time()
-        if missing <= 0 and self._ping is None and not self._sending:
+        if missing <= 0 and self._ping is None and not self.sending:
             if self._may_begin is not None and self._may_begin():
                 self._may_begin = None
                 self.begun = self._is_stream = True

@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass
+from http import HTTPStatus
 
 import aiohttp
 import structlog
@@ -16,7 +17,7 @@ from reconciler.proxy.engine_paths import EnginePath
 from reconciler.proxy.errors import Problem
 from reconciler.proxy.forward import Call, Pieces, Upstream
 from reconciler.proxy.heartbeat import Heartbeat
-from reconciler.proxy.inflight import Traffic
+from reconciler.proxy.inflight import Request, Traffic
 from reconciler.proxy.intake import Body, Intake
 from reconciler.proxy.outgoing import Attempt
 from reconciler.proxy.peeking import Peeking
@@ -113,8 +114,9 @@ class _Request:
                     return choice
                 # Nothing may be awaited between the choice and the count: a process is stopped
                 # once it has no endpoint in the status and nothing in flight.
-                with self._gateway.traffic.request(choice.model.name, choice.endpoint.nonce):
-                    return await self._forward(choice, body, peek, query)
+                traffic = self._gateway.traffic
+                with traffic.request(choice.model.name, choice.endpoint.nonce) as request:
+                    return await self._forward(choice, request, body, peek, query)
         except QueueFull:
             return errors.queue_full(model.name, turns.queue_length)
         except WaitedTooLong:
@@ -130,7 +132,7 @@ class _Request:
         return choice
 
     async def _forward(
-        self, choice: Choice, body: Body | Form, peek: Peek, query: bytes
+        self, choice: Choice, request: Request, body: Body | Form, peek: Peek, query: bytes
     ) -> Problem | None:
         name, attempt = choice.model.name, Attempt()
         may_stream = peek.stream and self._path.streams
@@ -144,12 +146,14 @@ class _Request:
             may_begin=(lambda: attempt.under_way) if may_stream else None,
             head=lambda: relay.stream_head(served_by),
         )
+        request.heartbeat = heartbeat
         client = Client(
             send=self._send,
             heartbeat=heartbeat,
             served_by=served_by,
             model=name,
             errors=self._path.errors,
+            request=request,
             request_id=self.id,
             on_first_byte=self._watch.first_byte,
         )
@@ -184,6 +188,7 @@ class _Request:
 
     async def _relay(self, response: aiohttp.ClientResponse, client: Client) -> None:
         self._watch.code = response.status
+        client.request.is_work = self._path.computes and response.status < HTTPStatus.BAD_REQUEST
         try:
             await relay.relay(response, client)
         except BackendLostMidway as exc:

@@ -16,8 +16,11 @@ from reconciler.proxy.error_shape import ErrorShape
 from reconciler.proxy.errors import Problem
 from reconciler.proxy.exchange import BODY_FOLLOWS
 from reconciler.proxy.heartbeat import Heartbeat
+from reconciler.proxy.inflight import Request
 
 _DATA = b"data: "
+_COMMENT = ord(":")
+"""The first byte of one in an event stream: engines send some while they do nothing."""
 _ERROR_BYTES = 1 << 20
 """Of an engine's error that becomes an event; what is longer is none."""
 
@@ -37,6 +40,7 @@ class Client:
     served_by: bytes
     model: str
     errors: ErrorShape
+    request: Request
     request_id: bytes
     on_first_byte: Callable[[], None]
 
@@ -98,6 +102,8 @@ async def _whole(head: Message, body: bytes, client: Client) -> None:
     """All of it was here together with its head, as small answers often are."""
     if body:
         client.on_first_byte()
+        client.request.relayed_bytes += len(body)
+    client.heartbeat.sending = True
     await client.send({**head, BODY_FOLLOWS: True})
     await client.send({"type": "http.response.body", "body": body})
 
@@ -106,7 +112,10 @@ async def _as_it_comes(content: aiohttp.StreamReader, client: Client) -> None:
     chunk = await content.readany()
     if chunk:
         client.on_first_byte()
+    request = client.request
     while chunk:
+        if chunk[0] != _COMMENT:
+            request.relayed_bytes += len(chunk)
         await client.heartbeat.send(chunk)
         chunk = await content.readany()
 
@@ -124,6 +133,7 @@ async def _as_event(response: aiohttp.ClientResponse, client: Client) -> None:
         return
     await heartbeat.send(_DATA)
     async for chunk in response.content.iter_any():
+        client.request.relayed_bytes += len(chunk)
         await heartbeat.send(chunk.replace(b"\n", b"\n" + _DATA))
     await heartbeat.send(b"\n\n")
 

@@ -7,6 +7,7 @@ takes half a minute.
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 from collections.abc import Iterator, Sequence
@@ -47,10 +48,10 @@ BLOCKED = ("cut", "misspelt", "of-another-type")
 SERVED = ("chat", "embed", "rerank")
 
 
-def chat(max_model_len: str) -> str:
+def chat(max_model_len: str, *, stall: str = "15m") -> str:
     return (
         "{name: chat, aliases: [gpt-4o-mini], priority: 1, source: huggingface/tiny_llama, "
-        f"extra_args: {{max_model_len: {max_model_len}}}}}"
+        f"timeouts: {{stall: {stall}}}, extra_args: {{max_model_len: {max_model_len}}}}}"
     )
 
 
@@ -163,6 +164,42 @@ def test_an_engine_core_that_dies_is_told_and_started_anew(node: Agent) -> None:
     _assert_gone(node, family, segments, before["port"])
     again = node.wait_state("chat", "loaded", seconds=LOAD_SECONDS)
     assert again["pid"] != before["pid"]
+
+
+def test_an_engine_core_that_stops_is_found_by_its_lack_of_progress(node: Agent) -> None:
+    """Scenario 4, vllm#39863: its health page and its counts are answered all the same."""
+    before = _of(node, "chat")
+    family = _family(before["pid"])
+    segments = mapped_by(family)
+    core = next(pid for pid in family if _title(pid).startswith("VLLM::EngineCor"))
+    node.write(manifest(chat("8k", stall="10s"), *OTHERS, spec=DEFAULTS))
+    body = {"model": "chat", "prompt": "Once", "max_tokens": 7000, "stream": True}
+    with httpx.stream(
+        "POST",
+        f"{node.url}/v1/completions",
+        json={**body, "ignore_eos": True},
+        timeout=300,
+        trust_env=False,
+    ) as answer:
+        lines = answer.iter_lines()
+        next(lines)
+        os.kill(core, signal.SIGSTOP)
+        health = f"http://127.0.0.1:{before['port']}/health"
+        assert httpx.get(health, trust_env=False, timeout=30).status_code == 200
+        with contextlib.suppress(httpx.HTTPError):
+            assert "data: [DONE]" not in list(lines)
+
+    events = node.client.get(f"{node.url}/api/management/events?model=chat").json()["events"]
+    (hung,) = [event for event in events if event["kind"] == "BackendHung"]
+    assert re.match(
+        r"no progress for \d+ s with 1 request in flight: tokens \d+, prompt tokens \d+, "
+        r"KV cache \d+%; a probe of one token got no answer: nothing came within 10 s",
+        hung["reason"],
+    )
+    _assert_gone(node, family, segments, before["port"])
+    again = node.wait_state("chat", "loaded", seconds=LOAD_SECONDS)
+    assert (again["pid"], again["restarts"]) != (before["pid"], before["restarts"])
+    node.write(manifest(chat("8k"), *OTHERS, spec=DEFAULTS))
 
 
 def test_a_killed_api_server_takes_its_engine_along_and_a_load_can_be_stopped(node: Agent) -> None:

@@ -212,6 +212,38 @@ def test_a_restart_is_counted_by_what_made_it_necessary() -> None:
     assert made.restart_causes(M) == (("changed", 1), ("crashed", 1), ("load_failed", 1))
 
 
+def test_a_hang_is_a_failure_of_the_run_and_its_last_words_are_kept() -> None:
+    made = books()
+    made.see(view(loaded=True))
+    made.book_exit(exited("stop"))
+    made.book_outcome(
+        BackendStopped(model=M, nonce=Nonce("n1"), failure="no progress", ran_seconds=5.0), at=11.0
+    )
+    failure = made.failure(M)
+    assert failure is not None
+    assert (failure.during, failure.reason, failure.count) == ("run", "no progress", 1)
+    assert made.last_lines(M) == ("bad flag",)
+    made.see(view("n2", loaded=True))
+    assert made.restart_causes(M) == (("hung", 1),)
+
+
+def test_hangs_one_after_another_are_a_row_unless_it_had_worked_for_long() -> None:
+    made = books()
+    counts = []
+    for number, ran_seconds in enumerate((5.0, 5.0, 599.0, 600.0)):
+        nonce = f"n{number}"
+        made.see(view(nonce, loaded=True))
+        made.book_exit(exited("stop", nonce))
+        made.book_outcome(
+            BackendStopped(
+                model=M, nonce=Nonce(nonce), failure="no progress", ran_seconds=ran_seconds
+            ),
+            at=11.0,
+        )
+        counts.append(made.failures_in_a_row(M))
+    assert counts == [1, 2, 3, 1]
+
+
 def test_the_last_failures_can_be_looked_up_after_a_success() -> None:
     made = books()
     made.book_exit(exited("load"))

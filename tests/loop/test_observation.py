@@ -54,6 +54,7 @@ class Watching:
             effects=nobody,
             memory=nobody,
             environment=ENVIRONMENT,
+            hung=dict,
         )
 
     def look(self, *models: DesiredModel, running: Instance | None = None) -> Looks:

@@ -14,6 +14,7 @@ from reconciler.backend.llama_options import COUNTERS
 from reconciler.metrics import Metrics, TokenKind
 from reconciler.node.tokens import TokenCount
 from reconciler.observe.engine_pages import EnginePages
+from reconciler.observe.readiness import question
 from reconciler.plan.desired import Timeouts
 from reconciler.plan.ids import ModelName
 from reconciler.proxy.inflight import Traffic
@@ -62,6 +63,11 @@ class Node:
                 await answer.read()
         watch.code = 200
         watch.end()
+
+    async def probe(self, view: BackendView) -> None:
+        """Past the HTTP side, as the agent asks."""
+        async with aiohttp.ClientSession() as session:
+            assert await question(session, view.launch, seconds=30) is None
 
     async def stop(self, view: BackendView, *, drain: float = 60.0) -> None:
         stopper = Stopper(self.world.backends, self.tokens, Hurry())
@@ -118,6 +124,27 @@ async def test_a_request_under_way_is_work(node: Node) -> None:
             await node.tokens.look()
     assert node.pages.asked == asked + 3
     await node.stop(view)
+
+
+async def test_a_probe_of_ours_is_left_out(node: Node) -> None:
+    view = await node.load()
+    for _ in range(2):
+        await node.tokens.look()
+    await node.probe(view)
+    await node.tokens.leave_out(view)
+    await node.ask(view)
+    await node.stop(view)
+    assert node.counted == (2, 10)
+
+
+async def test_who_asks_beside_a_probe_is_counted(node: Node) -> None:
+    view = await node.load()
+    for _ in range(2):
+        await node.tokens.look()
+    await asyncio.gather(node.probe(view), node.ask(view))
+    await node.tokens.leave_out(view)
+    await node.stop(view)
+    assert node.counted == (3, 15)  # and the probe with it, for nobody can tell them apart
 
 
 async def test_a_stop_loses_nothing_of_what_ended_before_it(node: Node) -> None:

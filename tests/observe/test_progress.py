@@ -120,7 +120,7 @@ async def test_what_is_no_page_is_a_reason_and_no_exception(answer: bytes) -> No
 
 async def test_an_engine_that_counts_nothing_is_not_asked() -> None:
     found = await look(asked(1, counters=Counters()))
-    assert found == Untold(reason="this engine counts nothing")
+    assert found == Untold(reason="this engine counts nothing", uncounted=True)
 
 
 def test_the_parts_of_an_engine_are_summed_and_the_fullest_cache_counts() -> None:

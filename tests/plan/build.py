@@ -34,6 +34,7 @@ from reconciler.plan.observed import (
     Failure,
     FilesCached,
     FilesMissing,
+    Hang,
     InFlight,
     Leftover,
     Observed,
@@ -87,7 +88,8 @@ def desired(data: Data | None, *, suspend: bool = False) -> Desired | None:
 
 
 def process(data: Data) -> ObservedProcess:
-    """`loaded` is the moment at which it was; absent: it still loads."""
+    """`loaded` is the moment at which it was; absent: it still loads. `hung` says why, and `since`
+    when it worked last."""
     return ObservedProcess(
         nonce=Nonce(f"nonce-{data['pid']}"),
         pid=data["pid"],
@@ -100,6 +102,7 @@ def process(data: Data) -> ObservedProcess:
         gpus=gpus(data),
         gpu_share=data.get("share"),
         misplaced=data.get("misplaced"),
+        hung=Hang(reason=data["hung"], since=data["since"]) if "hung" in data else None,
         reads_removed_files=data.get("reads_removed_files", False),
         held={pool: size * MIB for pool, size in _by_pool(data.get("held")).items()},
     )
@@ -230,7 +233,8 @@ def _order(action: Action) -> str:
         case StopBackend():
             how = " drain" if action.drain else ""
             failed = f" failure({action.failure})" if action.failure else ""
-            return f"stop {action.model} pid {action.pid}{how}{failed}"
+            ran = f" ran {action.ran_seconds:g} s" if action.ran_seconds is not None else ""
+            return f"stop {action.model} pid {action.pid}{how}{failed}{ran}"
         case StopLeftover():
             return f"stop leftover {action.model} pid {action.pid}"
         case AbortFetch():

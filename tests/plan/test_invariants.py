@@ -20,7 +20,7 @@ from reconciler.plan.actions import (
 )
 from reconciler.plan.desired import DesiredModel
 from reconciler.plan.ids import FilesDigest, GpuUuid, ModelName, Nonce
-from reconciler.plan.observed import EffectKind, Leftover, Observed
+from reconciler.plan.observed import EffectKind, Hang, Leftover, Observed
 from reconciler.plan.phase import State, advance
 from reconciler.plan.planner import plan
 from reconciler.plan.retry import next_attempt_at
@@ -135,6 +135,12 @@ class PlannerAgainstTheWorld(RuleBasedStateMachine):
         name = data.draw(st.sampled_from(sorted(self.world.processes)))
         self.world.crash(name, data.draw(st.sampled_from(self.world.processes[name])))
 
+    @precondition(lambda self: self.world.processes)
+    @rule(data=st.data(), recovers=st.sampled_from([False, False, True]))
+    def backend_hangs(self, data: st.DataObject, recovers: bool) -> None:
+        name = data.draw(st.sampled_from(sorted(self.world.processes)))
+        self.world.hang(name, None if recovers else Hang(reason="hung", since=self.world.now))
+
     @rule(seconds=st.sampled_from([0.5, 5.0, 30.0, 400.0, 700.0]))
     def time_passes(self, seconds: float) -> None:
         self.world.now += seconds
@@ -201,11 +207,26 @@ class PlannerAgainstTheWorld(RuleBasedStateMachine):
                 case _:
                     pass
 
+        self.check_hung_ones_end(made)
         for name, (effect, _) in world.under_way.items():
             if made.outlook and not world.suspend and effect.kind is EffectKind.FETCH:
                 model = (world.manifest or {}).get(name)
                 wanted = model is not None and model.enabled and model.spec_hash == effect.spec_hash
                 assert wanted or effect.aborting or name in names, "a useless download goes on"
+
+    def check_hung_ones_end(self, made: Plan) -> None:
+        world = self.world
+        if world.manifest is None or world.suspend or not world.processes_read:
+            return
+        stopped = {action.nonce for action in made.actions if isinstance(action, StopBackend)}
+        left = {leftover.model for leftover in world.leftovers}
+        for name, processes in world.processes.items():
+            failure = world.failures.get(name)
+            waits = failure is not None and failure.during == "stop"
+            if name in world.under_way or name in left or waits:
+                continue
+            hung = {process.nonce for process in processes if process.hung is not None}
+            assert hung <= stopped, "a hung backend goes on"
 
     def devices_in_use(self) -> set[GpuUuid]:
         processes = [each for many in self.world.processes.values() for each in many]
@@ -220,6 +241,9 @@ class PlannerAgainstTheWorld(RuleBasedStateMachine):
         wanted = world.wanted_instance(stop.model)
         model = (world.manifest or {}).get(stop.model)
         if process.loaded_at is None or model is None or not model.enabled:
+            return
+        if process.hung is not None:
+            assert stop.drain
             return
         assert process.instance != wanted, "an unchanged model was touched"
         assert wanted is not None, "stopped before the new files were here"

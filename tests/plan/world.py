@@ -30,6 +30,7 @@ from reconciler.plan.observed import (
     Failure,
     FilesCached,
     FilesMissing,
+    Hang,
     InFlight,
     Leftover,
     Observed,
@@ -187,8 +188,10 @@ class World:
         for process in self.processes.get(name, ()):
             if process.nonce == action.nonce:
                 self._remove(name, process)
-                if action.failure is not None:
-                    self._fail_process(name, process, "load")
+                if action.ran_seconds is not None:
+                    self._fail_process(name, process, "run", loaded_seconds=action.ran_seconds)
+                elif action.failure is not None:
+                    self._fail_process(name, process, "load", loaded_seconds=None)
 
     def finish_well(self) -> None:
         """Every effect under way succeeds, and every load."""
@@ -215,25 +218,44 @@ class World:
             for process in self.processes[name]
         ]
 
+    def hang(self, name: ModelName, hung: Hang | None) -> None:
+        """The loaded processes of this model do nothing from now on, or work again."""
+        self.processes[name] = [
+            process if process.loaded_at is None else replace(process, hung=hung)
+            for process in self.processes[name]
+        ]
+
     def crash(self, name: ModelName, process: ObservedProcess) -> None:
         self._remove(name, process)
         effect = self.under_way.get(name)
         if effect is None or effect[0].nonce != process.nonce:
-            self._fail_process(name, process, "load" if process.loaded_at is None else "run")
+            loaded_at = process.loaded_at
+            self._fail_process(
+                name,
+                process,
+                "load" if loaded_at is None else "run",
+                loaded_seconds=None if loaded_at is None else self.now - loaded_at,
+            )
 
     def _remove(self, name: ModelName, process: ObservedProcess) -> None:
         self.processes[name].remove(process)
         if not self.processes[name]:
             del self.processes[name]
 
-    def _fail_process(self, name: ModelName, process: ObservedProcess, during: str) -> None:
-        loaded_at = process.loaded_at
+    def _fail_process(
+        self,
+        name: ModelName,
+        process: ObservedProcess,
+        during: str,
+        *,
+        loaded_seconds: float | None,
+    ) -> None:
         self._fail(
             name,
             process.instance.spec_hash,
             process.instance.files_digest,
             during,
-            loaded_seconds=None if loaded_at is None else self.now - loaded_at,
+            loaded_seconds=loaded_seconds,
         )
 
     def _fail(

@@ -5,9 +5,45 @@ import asyncio
 import pytest
 
 from reconciler.plan.ids import ModelName, Nonce
+from reconciler.proxy.heartbeat import Heartbeat
 from reconciler.proxy.inflight import Traffic
 
 MODEL, OLD, NEW = ModelName("llm"), Nonce("old"), Nonce("new")
+
+
+def _to_client(*, sending: bool) -> Heartbeat:
+    async def send(_: object) -> None:
+        raise AssertionError("nothing is sent")
+
+    made = Heartbeat(send, seconds=60.0, may_begin=None, head=dict)
+    made.sending = sending
+    return made
+
+
+async def test_only_requests_whose_next_byte_is_the_engines_are_awaited() -> None:
+    traffic = Traffic()
+    with traffic.request(MODEL, OLD) as one, traffic.request(MODEL, OLD) as other:
+        assert traffic.awaited(OLD) == 2
+        one.heartbeat = _to_client(sending=False)
+        other.heartbeat = _to_client(sending=True)
+        assert (traffic.awaited(OLD), traffic.in_flight(OLD)) == (1, 2)
+    assert traffic.awaited(OLD) == 0
+
+
+def test_relayed_bytes_of_a_process_only_grow_and_go_with_it() -> None:
+    traffic = Traffic()
+    with traffic.request(MODEL, OLD) as request:
+        request.relayed_bytes += 5
+        assert traffic.relayed_bytes(OLD) == 0
+        request.is_work = True
+        assert traffic.relayed_bytes(OLD) == 5
+    with traffic.request(MODEL, OLD) as refused:
+        refused.relayed_bytes += 100  # an error, which a dead engine's server gives too
+    with traffic.request(MODEL, NEW) as other:
+        other.is_work, other.relayed_bytes = True, 7
+    assert (traffic.relayed_bytes(OLD), traffic.relayed_bytes(NEW)) == (5, 7)
+    traffic.keep_only([NEW])
+    assert (traffic.relayed_bytes(OLD), traffic.relayed_bytes(NEW)) == (0, 7)
 
 
 def test_counts_by_process_and_by_model() -> None:
