@@ -1,5 +1,6 @@
 """stdout that remembers why it could not be written to: a full disk is no fault of the command."""
 
+import errno
 import io
 import os
 import sys
@@ -16,8 +17,12 @@ class WatchedStdout:
 
     def __init__(self) -> None:
         self._raw: _Raw | None = None
+        self._closed: OSError | None = None
         before = cast("TextIO | None", sys.stdout)  # None: it was closed before we began
-        if isinstance(before, io.TextIOWrapper):
+        if before is None:
+            self._closed = OSError(errno.EBADF, "it is closed")
+            sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - for all our life
+        elif isinstance(before, io.TextIOWrapper):
             self._raw = _Raw(_STDOUT, "w", closefd=False)
             sys.stdout = io.TextIOWrapper(
                 io.BufferedWriter(self._raw),
@@ -30,7 +35,7 @@ class WatchedStdout:
     def failure(self) -> OSError | None:
         """Write what is left; why something was lost. Then the rest is dropped, in peace."""
         if self._raw is None:
-            return None
+            return self._closed
         try:
             sys.stdout.flush()
         except OSError as exc:
