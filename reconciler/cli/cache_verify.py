@@ -61,7 +61,11 @@ def _said(found: Sequence[Audited], bad: Sequence[Audited]) -> str:
     total = human(sum(each.size_bytes for each in found))
     what = f"{count(len(found), 'file')}, {total}"
     if bad:
-        return f"{len(bad)} of {what} are damaged; an agent that needs them fetches them again"
+        lost = human(sum(each.size_bytes for each in bad))
+        return (
+            f"{len(bad)} of {count(len(found), 'file')} damaged, {lost} of {total}; an agent that "
+            "needs them fetches them again"
+        )
     by_size = sum(each.proof is Proof.SIZE for each in found)
     if not by_size:
         return f"{what}: as pushed, byte for byte"

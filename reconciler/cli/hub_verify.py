@@ -92,7 +92,7 @@ def _json(
         "hub": location,
         "prefix": state.prefix,
         "verified": catalog is not None,
-        "ok": catalog is not None and not bad,
+        "ok": not bad if catalog is not None else None,
         "deep": deep,
         "digest": catalog.digest if catalog else None,
         "files": len(catalog.files) if catalog else len(state.plain),

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from reconciler.cache.amounts import human
 from reconciler.cache.budget import Budget
 from reconciler.cache.journal import this_boot
 from reconciler.cache.model_cache import ModelCache
@@ -159,6 +160,9 @@ def test_verify_reads_everything_and_names_the_damage(node: Node, tmp_path: Path
 
     assert result.returncode == 1
     assert f"{source}/{path.name}: its SHA256 is " in result.stderr
+    whole = before.st_size + (root / "config.json").stat().st_size
+    size = f"{human(before.st_size)} of {human(whole)}"
+    assert result.stdout.startswith(f"1 of 2 files damaged, {size}; an agent")
     assert [each["path"] for each in node.told("verify", code=1)["bad"]] == [path.name]
     cache = node.cache()
     assert cache.lookup(spec(source)) is None  # marked: an agent mends it
@@ -292,8 +296,11 @@ def test_gc_names_its_own_flag_for_a_budget_that_is_none(node: Node) -> None:
 
     result = node.run("gc", "--budget", "abc")
 
-    assert result.returncode == 64
-    assert "Invalid value for --budget: 'abc'" in result.stderr
+    absent = xgen_model("cache", "gc", "--budget", "abc", "--models-dir", "/nonexistent/models")
+
+    for each in (result, absent):
+        assert each.returncode == 64
+        assert "Invalid value for --budget: 'abc'" in each.stderr
 
 
 def test_gc_reads_the_last_manifest_where_no_agent_said_what_it_needs(node: Node) -> None:
