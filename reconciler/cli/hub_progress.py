@@ -1,11 +1,12 @@
 """How far a long transfer is: a bar on a terminal, now and then a line elsewhere, on stderr."""
 
+import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Self
 
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn
@@ -124,9 +125,24 @@ class _Amounts(ProgressColumn):
 
 @contextmanager
 def saying_what_holds(held: str) -> Iterator[None]:
-    """Ctrl-C ends the command with a line. `held`: what it leaves, and how to go on."""
+    """Ctrl-C and SIGTERM end the command with a line. `held`: what it leaves, and how to go on."""
+    before = signal.signal(signal.SIGTERM, _terminate)
     try:
         yield
+    except _Terminated:
+        remark(f"ended by SIGTERM: {held}")
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.raise_signal(signal.SIGTERM)  # as whoever sent it expects
     except KeyboardInterrupt:
         remark(f"interrupted: {held}")
         raise
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM, which ends what goes on as Ctrl-C does."""
+
+
+def _terminate(_number: int, _frame: FrameType | None) -> None:
+    raise _Terminated

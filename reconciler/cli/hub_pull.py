@@ -79,7 +79,10 @@ def pull(
     """
     target = (folder or Path(prefix.rpartition("/")[2])).absolute()
     begun = time.monotonic()
-    with saying_what_holds("what came is kept; the same command goes on"), Told() as told:
+    with (
+        saying_what_holds("what is whole is kept; the same command brings the rest"),
+        Told() as told,
+    ):
         told.waiting(f"asking {hub}")
         source = _source(hub, prefix, digest, file)
         check_outside_hubs(target, hub)

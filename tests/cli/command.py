@@ -82,7 +82,11 @@ class Started:
 
     def interrupt(self) -> int:
         """Ctrl-C. Returns the exit code."""
-        self._process.send_signal(signal.SIGINT)
+        return self.end(signal.SIGINT)
+
+    def end(self, number: signal.Signals) -> int:
+        """Returns the exit code; negative after a death by a signal."""
+        self._process.send_signal(number)
         return self.wait()
 
     def close(self) -> None:

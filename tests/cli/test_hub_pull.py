@@ -205,7 +205,7 @@ def test_a_pull_goes_on_after_ctrl_c_and_after_a_kill(hub: Hub, tmp_path: Path) 
 
     assert interrupted == 130, said
     assert "fetching" in said
-    assert "interrupted: what came is kept; the same command goes on" in said
+    assert "interrupted: what is whole is kept; the same command brings the rest" in said
     assert "Traceback" not in said
     assert left == ["config.json"]
     assert result.returncode == 0, result.stderr
