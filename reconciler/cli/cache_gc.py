@@ -48,6 +48,8 @@ def gc(
 
     Exit 0: done. 1: models need more than the budget.
     """
+    if not every:
+        cache_budget(budget, flag="--budget")  # a word that is none is the first to be told
     place = opened(data, models_dir)
     usage = Usage(place.layout)
     usage.measure()

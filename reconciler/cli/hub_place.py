@@ -35,7 +35,7 @@ def count(number: int, noun: str) -> str:
 
 @contextmanager
 def opened(location: str) -> Iterator[WritableHub]:
-    hub = make_writer(hub_settings(location), hub_location(location))
+    hub = make_writer(hub_settings(location), _given(location))
     try:
         yield hub
     finally:
@@ -45,14 +45,20 @@ def opened(location: str) -> Iterator[WritableHub]:
 @contextmanager
 def readable(location: str) -> Iterator[Store]:
     """The hub as a node reads it: large objects come by a process of their own."""
-    store = make_store(hub_settings(hub_location(location)))
-    if store is None:
-        raise typer.BadParameter("it is empty", param_hint="--hub")
+    store = make_store(hub_settings(_given(location)))
+    assert store is not None
     try:
         yield store
     finally:
         if isinstance(store, S3StoreApart):
             store.close()
+
+
+def _given(location: str) -> str:
+    """Nothing is not the folder that one happens to be in."""
+    if not location.strip():
+        raise typer.BadParameter("it is empty", param_hint="--hub")
+    return hub_location(location)
 
 
 def existing_state(hub: WritableHub, prefix: str) -> PrefixState:

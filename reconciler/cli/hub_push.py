@@ -1,5 +1,7 @@
 """`xgen-model hub push`: a folder becomes a prefix of the hub."""
 
+import os
+import re
 import time
 from datetime import UTC, datetime
 from functools import partial
@@ -13,12 +15,15 @@ from reconciler.cli.checks.finding import size
 from reconciler.cli.hub_place import HubOption, PrefixArgument, count, opened
 from reconciler.cli.hub_progress import Told, saying_what_holds
 from reconciler.cli.output import Output, OutputOption, print_json, remark
+from reconciler.errors import Rejected
 from reconciler.hub.catalog import Catalog, Facts
 from reconciler.hub.pulled import pulled_catalog
 from reconciler.hub.push import Order, Outcome
 from reconciler.hub.push import push as push_folder
 from reconciler.node.describe import describe
 from reconciler.node.zeros import check_no_zeros
+
+_UPSTREAM = re.compile(r"[^/\s]+/[^/\s]+")
 
 
 def push(
@@ -56,6 +61,8 @@ def push(
     """
     if revision is not None and upstream is None:
         raise typer.BadParameter("it needs --upstream", param_hint="--revision")
+    _check_words(licence=licence, upstream=upstream, revision=revision)
+    _check_outside(folder, hub)
     order = Order(
         folder=folder,
         prefix=prefix,
@@ -71,7 +78,7 @@ def push(
         pulled=pulled_catalog(folder),
     )
     begun = time.monotonic()
-    holds = "nothing of this push is in force; the same command goes on, and sends nothing twice"
+    holds = "nothing of this push is in force; the same command sends what did not arrive whole"
     with saying_what_holds(holds), opened(hub) as place, Told() as told:
         told.waiting(f"asking {hub}")
         outcome = push_folder(place, order, told)
@@ -82,6 +89,22 @@ def push(
         typer.echo(_said(outcome, order, location, time.monotonic() - begun))
     if order.pulled is not None and order.pulled.digest != outcome.catalog.digest:
         _remark_on(order, order.pulled)
+
+
+def _check_words(**words: str | None) -> None:
+    """Each is one line, as people and other programs read it."""
+    for name, word in words.items():
+        if word is not None and (not word.strip() or not word.isprintable()):
+            raise typer.BadParameter(f"{word!r} is not one line", param_hint=f"--{name}")
+    upstream = words["upstream"]
+    if upstream is not None and not _UPSTREAM.fullmatch(upstream):
+        raise typer.BadParameter(f"{upstream!r} is not ORG/NAME", param_hint="--upstream")
+
+
+def _check_outside(folder: Path, hub: str) -> None:
+    """A hub is no model of its own."""
+    if "://" not in hub and os.path.realpath(hub) == os.path.realpath(folder):
+        raise Rejected(f"cannot push {folder}: it is the hub itself; name a model's folder")
 
 
 def _remark_on(order: Order, pulled: Catalog) -> None:
@@ -111,7 +134,7 @@ def _said(outcome: Outcome, order: Order, location: str, seconds: float) -> str:
     sent = f"{len(outcome.uploaded)} of {files}, {size(outcome.uploaded_bytes)}"
     if order.dry_run:
         return "\n".join([*lines, *(f"  + {path}" for path in outcome.uploaded),
-                          f"would upload {sent}"])  # fmt: skip
+                          f"would upload {sent}, and write a new catalog"])  # fmt: skip
     return "\n".join([*lines, f"pushed: uploaded {sent}, in {seconds:.1f} s"])
 
 

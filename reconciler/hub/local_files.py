@@ -71,7 +71,7 @@ def _walk(
         names = [entry.name for entry in entries if entry.name[0] != "."]
     for name in names:
         path = f"{below}{name}"
-        target = os.path.realpath(os.path.join(real, name), strict=True)
+        target = _followed(os.path.join(real, name), path, folder)
         if os.path.commonpath([boundary, target]) != boundary:
             raise Rejected(f"cannot push {folder}: its link {path} leads out of it")
         status = os.stat(target)
@@ -83,6 +83,16 @@ def _walk(
             raise Rejected(f"cannot push {folder}: {path} is neither a file nor a folder")
         elif target not in trail:
             yield from _walk(target, f"{path}/", within, trail | {target})
+
+
+def _followed(name: str, path: str, folder: Path) -> str:
+    try:
+        return os.path.realpath(name, strict=True)
+    except OSError as exc:
+        if not os.path.islink(name):
+            raise
+        why = f"leads to {os.readlink(name)}: {exc.strerror}"
+        raise Rejected(f"cannot push {folder}: its link {path} {why}; remove it") from exc
 
 
 def hash_file(file: LocalFile, watch: Watch) -> Hashed:

@@ -150,7 +150,7 @@ def _network(exc: HTTPError, named: Named) -> str:
         case ProxyError():
             return "the proxy does not let us through; check HTTPS_PROXY, HTTP_PROXY and NO_PROXY"
         case NameResolutionError():
-            return "its name cannot be resolved"
+            return f"its name cannot be resolved; check {named.endpoint}, and this node's DNS"
         case NewConnectionError():
             return f"it does not accept connections; does it run there? check {named.endpoint}"
         case ConnectTimeoutError() | ReadTimeoutError():

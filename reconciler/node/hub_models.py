@@ -152,7 +152,9 @@ def row_of(state: PrefixState) -> Row:
         }
     if state.damaged:
         return found | {"state": "damaged", "reason": next(iter(state.damaged.values()))}
-    if state.pushes or not plain:
+    if not plain and not state.pushes:
+        return found | {"state": "incomplete", "reason": "it holds no file"}
+    if state.pushes:
         reason = "its first push is under way, or was cut off; push again, or remove it"
         return found | {"state": "incomplete", "reason": reason}
     return found | {"state": "unverified"} | _judged(state.prefix, plain)
