@@ -92,7 +92,7 @@ class ModelDetail:
     `spec`, `timeouts` and `place` are None for one that only still runs. `argv`: of the process,
     without its secrets. `failures_in_a_row`: what the backoff counts; `permanent`: it is blocked.
     `failures`: the last ones, oldest first. `restart_causes`: how often, by cause. `needs`: of
-    memory, by the spec.
+    memory, by the spec. `download_bytes`: of its files that are not here; None: not known.
     """
 
     enabled: bool = True
@@ -110,6 +110,7 @@ class ModelDetail:
     permanent: bool = False
     failures: tuple[FailureNote, ...] = ()
     needs: Needs = field(default_factory=dict)
+    download_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,6 +33,7 @@ from reconciler.backend.inventory import (
 from reconciler.backend.launch import Launch
 from reconciler.backend.loading import Loading
 from reconciler.backend.model_info import ModelInfo
+from reconciler.backend.offer import Offer
 from reconciler.backend.options import Options
 from reconciler.backend.policy import need_permission
 from reconciler.backend.site import Site
@@ -142,20 +143,24 @@ class Engines:
         self._inventory = inventory
 
     def assess(
-        self, model: DesiredModel, files: FilesCached | None, devices: Sequence[Gpu] = ()
+        self,
+        model: DesiredModel,
+        files: FilesCached | None,
+        devices: Sequence[Gpu] = (),
+        offer: Offer | None = None,
     ) -> Assessment:
         """Whether the model could be started as it stands. Starts nothing, so it costs nothing.
 
-        `devices`: what the model gets. It reads the header of files that it has not seen yet (some
-        50 ms).
+        `devices`: what the model gets. `offer`: what the hub says of it, before its files are here.
+        It reads the header of files that it has not seen yet (some 50 ms).
         """
-        spec = model.spec
-        format = files.format if files else _likely_format(spec, self._backend(spec))
+        spec, there = model.spec, files or offer
+        format = there.format if there else _likely_format(spec, self._backend(spec))
         if format is Format.AUTO:
             return Assessment()
         chosen = choose(spec, format, self.inventory, devices)
         if isinstance(chosen, Refusal):
-            taken_for = "" if files else _taken_for(model, format)
+            taken_for = "" if there else _taken_for(model, format)
             refusal = f"{chosen.reason}{taken_for}"
             return Assessment(refusal=refusal, no_backend=chosen, format=format)
         try:
@@ -163,7 +168,7 @@ class Engines:
         except Rejected as exc:
             return Assessment(choice=chosen, refusal=str(exc))
         try:
-            info = self._contents.of(files) if files else ModelInfo()
+            info = self._contents.of(files) if files else offer.info if offer else ModelInfo()
             if files:
                 _adapter(chosen.build).need_fit(spec, files.path, info)
         except Rejected as exc:
@@ -172,23 +177,24 @@ class Engines:
         except Transient:
             # The file cannot be read just now. The start will say so, and be tried again.
             return Assessment(choice=chosen, lasting=False)
-        return self._told(spec, files, info, chosen)
+        return self._told(spec, there, info, chosen)
 
     def _told(
-        self, spec: ModelSpec, files: FilesCached | None, info: ModelInfo, chosen: Choice
+        self, spec: ModelSpec, there: FilesCached | Offer | None, info: ModelInfo, chosen: Choice
     ) -> Assessment:
         """What the engine is told, and what it then needs of memory."""
-        adapter, root = _adapter(chosen.build), files.root if files else "/"
+        adapter = _adapter(chosen.build)
+        root = there.root if isinstance(there, FilesCached) else "/"
         try:
             options = adapter.check(spec, root, info, chosen.build, chosen.devices)
         except Rejected as exc:
             return Assessment(choice=chosen, refusal=str(exc))
-        if files is None:
+        if there is None:
             return Assessment(choice=chosen)
         loading = Loading(
             spec=spec,
-            size_bytes=files.size_bytes,
-            projector=files.mmproj is not None,
+            size_bytes=there.weights_bytes if isinstance(there, Offer) else there.size_bytes,
+            projector=there.mmproj is not None,
             info=info,
             build=chosen.build,
             options=options,

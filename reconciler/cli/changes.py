@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
 
+from reconciler.cli.balance import Balance
 from reconciler.cli.estimate import Fields, changed_needs
 from reconciler.cli.forecast import Forecast, files_of, forecast
 from reconciler.plan.actions import Action, FetchFiles, Outlook, StartBackend, StopBackend
@@ -58,6 +59,7 @@ class Running:
     spec: Fields | None = None
     routing: Fields | None = None
     needs: Needs = field(default_factory=dict)
+    download_bytes: int | None = None
     needing: Fields = field(default_factory=dict)
 
 
@@ -77,6 +79,7 @@ class Change:
     `engine`: what is to be said of it; None: nothing.
     `fetch`: the files come from the hub first; None: nothing is said of them. `fallback`: what is
     taken where no backend can run `source`. `needs`: of memory; none: not known.
+    `download_bytes`: of what is fetched; None: not known.
     """
 
     model: ModelName
@@ -89,16 +92,19 @@ class Change:
     fallback: str | None = None
     engine: str | None = None
     needs: Needs = field(default_factory=dict)
+    download_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeChanges:
-    """All models of one node, sorted by name. `notes`: what holds up the node as a whole."""
+    """All models of one node, sorted by name. `notes`: what holds up the node as a whole. `gpus`:
+    those whose memory is told."""
 
     node: NodeName
     changes: tuple[Change, ...]
     elsewhere: tuple[Elsewhere, ...] = ()
     notes: tuple[str, ...] = field(default=())
+    gpus: tuple[Balance, ...] = ()
 
     def count(self, verb: Verb) -> int:
         return sum(change.verb is verb for change in self.changes)
@@ -257,6 +263,7 @@ def _change(
         source=model.spec.source if model is not None else None,
         fallback=model.fallback.source if model is not None and model.fallback else None,
         needs=_needs(name, now, fields),
+        download_bytes=now.download_bytes if now is not None else None,
     )
 
 

@@ -15,6 +15,7 @@ from reconciler.cli.client import Agent, Json, find_agent, known_agent
 from reconciler.cli.engine_outlook import engine_refusals, unknown_engines, with_engines
 from reconciler.cli.exits import ExitCode
 from reconciler.cli.fallback_outlook import on_fallbacks
+from reconciler.cli.gpu_balance import balances
 from reconciler.cli.gpu_outlook import given
 from reconciler.cli.node_name import node_name
 from reconciler.cli.options import DataDir, ServerOption, data_dir
@@ -133,7 +134,9 @@ def _against(manifest: Manifest, agent: Agent, view: Json) -> NodeChanges:
     on_gpus = given(wanted, view, running)
     fields = {model.name: fields_of(model) for model in on_gpus.desired.models}
     refusals = {**on_gpus.refusals, **engine_refusals(wanted, view)}
-    return with_engines(changes(on_gpus.desired, running, fields, refusals), view, wanted)
+    made = changes(on_gpus.desired, running, fields, refusals)
+    made = replace(made, gpus=balances(view, running, made.changes))
+    return with_engines(made, view, wanted)
 
 
 def _print(
@@ -150,10 +153,13 @@ def _print(
 
 def _own(agent: Agent, view: Json) -> NodeChanges:
     told = agent.get("/api/management/plan", server=str(view["node"]))
+    models = agent.get("/api/management/models", server=str(view["node"]))["models"]
     suspended = is_suspended(view)
+    planned = tuple(planned_by(model, suspended=suspended) for model in told["models"])
     made = NodeChanges(
         node=NodeName(told["node"]),
-        changes=tuple(planned_by(model, suspended=suspended) for model in told["models"]),
+        changes=planned,
         notes=tuple(told["waits"]),
+        gpus=balances(view, map(running_of, models), planned),
     )
     return with_engines(made, view)

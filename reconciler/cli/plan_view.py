@@ -6,8 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from reconciler.cli.balance import Balance
 from reconciler.cli.changes import CHANGING, Change, FieldChange, NodeChanges, Verb
 from reconciler.plan.memory import HOST, figures_of
+from reconciler.plan.wording import amount
 
 Json = dict[str, object]
 
@@ -46,6 +48,7 @@ def as_json(nodes: Sequence[NodeChanges], *, agent: str | None) -> Json:
                 "elsewhere": [
                     {"name": other.name, "reason": other.reason} for other in node.elsewhere
                 ],
+                "gpus": [each.figures for each in node.gpus],
                 "notes": list(node.notes),
             }
             for node in nodes
@@ -74,12 +77,15 @@ def as_text(nodes: Sequence[NodeChanges], *, against: str) -> RenderableType:
         parts.append(Text.assemble((node.node, "bold"), f", {against}\n"))
         width = max((len(change.model) for change in node.changes), default=0)
         for change in node.changes:
-            parts += _lines(change, width)
+            parts += _lines(change, width, node.gpus)
         if not node.changes:
             parts.append(Text("  nothing runs here, and nothing would", style="dim"))
         parts += [
             Text(f"    {other.name} is not for this node: {other.reason}", style="dim")
             for other in node.elsewhere
+        ]
+        parts += [
+            Text(f"  {each}", style="bold red" if each.overflows else "dim") for each in node.gpus
         ]
         parts += [Text(f"  note: {note}", style="yellow") for note in node.notes]
         parts.append(Text())
@@ -94,14 +100,15 @@ def as_markdown(nodes: Sequence[NodeChanges], *, against: str) -> str:
         lines += [f"**{_cell(node.node)}**, {_cell(against)}", ""]
         if node.changes:
             lines += ["| | model | change | why |", "|---|---|---|---|"]
-            lines += [_markdown_row(change) for change in node.changes]
+            lines += [_markdown_row(change, node.gpus) for change in node.changes]
             lines.append("")
         lines += [
             f"- {_code(other.name)} is not for this node: {_cell(other.reason)}"
             for other in node.elsewhere
         ]
+        lines += [f"- {_cell(str(each))}" for each in node.gpus]
         lines += [f"- note: {_cell(note)}" for note in node.notes]
-        if node.elsewhere or node.notes:
+        if node.elsewhere or node.notes or node.gpus:
             lines.append("")
     return "\n".join([*lines, f"**{summary(nodes)}**"])
 
@@ -121,11 +128,12 @@ def _change_as_json(change: Change) -> Json:
         "engine": change.engine,
         "fetch": change.fetch,
         **figures_of(change.needs),
+        "download_bytes": change.download_bytes,
         "fields": [{"path": each.path, "old": each.old, "new": each.new} for each in change.fields],
     }
 
 
-def _lines(change: Change, width: int) -> Iterator[Text]:
+def _lines(change: Change, width: int, gpus: Sequence[Balance]) -> Iterator[Text]:
     style = _COLOURS[change.verb]
     line = Text("  ")
     line.append(f"{_SIGNS[change.verb]} {change.model:<{width}}  {change.verb:<9}", style=style)
@@ -137,7 +145,7 @@ def _lines(change: Change, width: int) -> Iterator[Text]:
         if change.fallback is not None:
             or_else = f"or its fallback {change.fallback}, where no backend runs that"
             yield Text(f"{indent}{or_else}", style="dim")
-    for need in _needs(change):
+    for need in _needs(change, gpus):
         yield Text(f"{indent}{need}", style="dim")
     if change.engine is not None:
         yield Text(f"{indent}engine: {change.engine}", style="dim")
@@ -145,20 +153,25 @@ def _lines(change: Change, width: int) -> Iterator[Text]:
         yield Text(f"{indent}{each.path}: {_value(each.old)} → {_value(each.new)}")
 
 
-def _needs(change: Change) -> Iterator[str]:
+def _needs(change: Change, gpus: Sequence[Balance]) -> Iterator[str]:
     """Of each memory, a line."""
+    names = {each.gpu: f"{each.name}, which has {amount(each.total_bytes)}" for each in gpus}
     for pool, need in change.needs.items() if change.verb in _STARTING else ():
-        yield f"needs {need}" if pool == HOST else f"needs {need} on {pool}"
+        yield f"needs {need}" if pool == HOST else f"needs {need} on {names.get(pool, pool)}"
 
 
 def _files(change: Change) -> str:
     if (change.source or "").startswith("file://"):
         return "used in place"
-    return "fetched from the hub unless it is cached" if change.fetch else "already cached"
+    if not change.fetch:
+        return "already cached"
+    if change.download_bytes is not None:
+        return f"download {amount(change.download_bytes)}"
+    return "fetched from the hub unless it is cached"
 
 
-def _markdown_row(change: Change) -> str:
-    needs = map(_cell, _needs(change))
+def _markdown_row(change: Change, gpus: Sequence[Balance]) -> str:
+    needs = map(_cell, _needs(change, gpus))
     why = [_cell(change.reason), *needs, *(_markdown_field(each) for each in change.fields)]
     shown = change.verb if change.verb is Verb.UNCHANGED else f"**{change.verb}**"
     sign = _code(_SIGNS[change.verb])

@@ -60,6 +60,7 @@ def running_of(entry: Json) -> Running:
         if timeouts
         else None,
         needs=needs_of(entry),
+        download_bytes=entry.get("download_bytes"),
         needing=_flat(spec) if spec else {},
     )
 
@@ -105,6 +106,7 @@ def planned_by(entry: Json, *, suspended: bool) -> Change:
         reason=reason,
         state=state,
         needs=needs_of(entry),
+        download_bytes=entry.get("download_bytes"),
     )
 
 

@@ -74,11 +74,14 @@ class Departures:
         return dict(self._left)
 
 
-def gpu_rooms(figures: GpuFigures, families: Families) -> dict[Pool, Room]:
+def gpu_rooms(
+    figures: GpuFigures, families: Families, views: Iterable[BackendView]
+) -> dict[Pool, Room]:
     """Of each GPU whose memory is told. For a thread: it reads /proc."""
     ours = frozenset(pid for pids in families.values() for pid in pids)
+    fresh = [view for view in views if (view.loaded_at or 0.0) >= figures.began]
     return {
-        pool_of(device): _room(device, figures, ours)
+        pool_of(device): _room(device, figures, ours, fresh)
         for device in figures.devices
         if not device.unified
         and device.unusable is None
@@ -108,10 +111,18 @@ def gpu_held(
     return held
 
 
-def _room(device: Gpu, figures: GpuFigures, ours: Collection[int]) -> Room:
+def _room(
+    device: Gpu, figures: GpuFigures, ours: Collection[int], fresh: Iterable[BackendView]
+) -> Room:
+    """`fresh`: backends that have loaded since the survey, which has not seen all they hold."""
     left = figures.left.get(device.identity, ())
-    unseen = [each for each in left if each.at >= figures.began]
-    unknown = f"what {unseen[-1]} gave back is being asked" if unseen else None
+    unseen = [f"what {each} gave back" for each in left if each.at >= figures.began]
+    unseen += [
+        f"what {view.model} (pid {view.pid}) has taken"
+        for view in fresh
+        if device.identity in view.gpus
+    ]
+    unknown = f"{unseen[-1]} is being asked" if unseen else None
     others = [each for each in device.processes or () if each.pid not in ours]
     return Room(
         total_bytes=device.memory_total_bytes or 0,

@@ -12,6 +12,15 @@ def unlisted(looks: Looks) -> Mapping[ModelName, ModelSpec]:
     return {name: look.desired.spec for name, look in looks.items() if look.asks_hub}
 
 
+def unfetched(looks: Looks) -> Mapping[ModelName, ModelSpec]:
+    """How large they are is, before they are fetched."""
+    return {
+        name: look.desired.spec
+        for name, look in looks.items()
+        if look.files is None and look.desired.enabled
+    }
+
+
 def without_backend(looks: Looks) -> Mapping[ModelName, ModelSpec]:
     """Models in safetensors that nothing here can run: a GGUF of theirs would do."""
     return {

@@ -53,12 +53,13 @@ class MemoryWatch:
         For a thread: it reads /proc, some 20 µs a process.
         """
         host, now = self._read(), self._clock()
-        rooms = gpu_rooms(figures, families) | ({HOST: host} if host is not None else {})
+        there = tuple(views)
+        rooms = gpu_rooms(figures, families, there) | ({HOST: host} if host is not None else {})
         if not rooms:
             return None
         last, backends = self._last, frozenset(families)
         if last is None or _is_news(last, rooms, backends, now):
-            held = gpu_held(figures, families, views)
+            held = gpu_held(figures, families, there)
             for nonce, pids in families.items():
                 on_host = held_by(pids) + held.get(nonce, {}).get(HOST, 0)
                 held[nonce] = {**held.get(nonce, {}), HOST: on_host}

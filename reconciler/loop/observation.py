@@ -18,6 +18,7 @@ from reconciler.errors import Rejected, Transient
 from reconciler.loop.books import Books
 from reconciler.loop.gpu_memory import GpuFigures
 from reconciler.loop.memory import Memory, MemoryWatch
+from reconciler.loop.offered import Offered, Told, offered
 from reconciler.plan.desired import DesiredModel, Format, ModelSpec, Refresh, SecretRef
 from reconciler.plan.gpu_claims import Claim
 from reconciler.plan.ids import FilesDigest, ModelName, Nonce
@@ -37,6 +38,7 @@ from reconciler.plan.observed import (
 Views = Mapping[ModelName, tuple[BackendView, ...]]
 _ON_CPU = Claim()
 _ASKED = "the hub is asked which format its files have"
+_NOT_ASKED = Offered()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +56,7 @@ class Secrets:
 class Look:
     """What one desired model's files, engines and secrets say, asked once a tick.
 
+    `offered`: what the hub says of it before its files are here.
     `hint`: what would help where nothing here can run it, as a clause. `in_hub`: the format that
     the hub holds of it, AUTO where that is not known; None: it has not answered. `asks_hub`: it has
     to, before anything is fetched.
@@ -63,6 +66,7 @@ class Look:
     files: FilesCached | None
     assessment: Assessment
     claim: Claim = _ON_CPU
+    offered: Offered = _NOT_ASKED
     secrets: Secrets = Secrets()
     hint: str | None = None
     in_hub: Format | None = None
@@ -78,11 +82,13 @@ class Look:
         model: DesiredModel,
         files: FilesCached | None,
         claim: Claim,
+        offer: Offered,
         in_hub: Format | None,
     ) -> bool:
         """Whether asking again would give an equal look."""
         return (
             self.assessment.lasting
+            and self.offered == offer
             and self.in_hub is in_hub
             and (self.claim is claim or self.claim == claim)
             and (self.desired is model or self.desired == model)
@@ -119,7 +125,8 @@ class Seen:
 
 
 class Observer:
-    """Asks the parts of the agent; changes nothing. `hints`, `formats`: see `Look`, as of now."""
+    """Asks the parts of the agent; changes nothing. `hints`, `formats` and `offers`: see `Look`, as
+    of now; no `offers`: nobody asks."""
 
     def __init__(
         self,
@@ -133,8 +140,10 @@ class Observer:
         hung: Callable[[], Mapping[Nonce, Hang]],
         hints: Mapping[ModelName, str] = MappingProxyType({}),
         formats: Mapping[ModelName, Format] = MappingProxyType({}),
+        offers: Told | None = None,
     ) -> None:
         self._formats = formats
+        self._offers = offers
         self._hung = hung
         self._hints = hints
         self._cache = cache
@@ -198,16 +207,18 @@ class Observer:
 
     def _look(self, model: DesiredModel, views: tuple[BackendView, ...], claim: Claim) -> Look:
         files = self._cache.lookup(model.spec) if model.enabled else None
+        offer = offered(self._offers, model, files)
         look, in_hub = self._looks.get(model.name), self._formats.get(model.name)
-        if look is None or not look.still_holds(model, files, claim, in_hub):
+        if look is None or not look.still_holds(model, files, claim, offer, in_hub):
             assessment = Assessment()  # of a model whose devices are not settled nothing is known
             if claim.refusal is None and claim.unknown is None:
-                assessment = self._assess(in_format(model, in_hub), files, claim)
+                assessment = self._assess(in_format(model, in_hub), files, claim, offer)
             look = Look(
                 desired=model,
                 files=files,
                 assessment=assessment,
                 claim=claim,
+                offered=offer,
                 in_hub=in_hub,
                 asks_hub=files is None and only_hub_tells(model, self._engines),
             )
@@ -216,8 +227,10 @@ class Observer:
             return look
         return replace(look, secrets=secrets, hint=hint)
 
-    def _assess(self, model: DesiredModel, files: FilesCached | None, claim: Claim) -> Assessment:
-        assessment = self._engines.assess(model, files, claim.devices)
+    def _assess(
+        self, model: DesiredModel, files: FilesCached | None, claim: Claim, hub: Offered
+    ) -> Assessment:
+        assessment = self._engines.assess(model, files, claim.devices, hub.offer)
         source = model.stands_in_for
         if source is None:
             return assessment
@@ -348,7 +361,9 @@ def _model(
         hindrance=look.secrets.hindrance if look else None,
         unknown=look.claim.unknown if look else None,
         unlisted=_ASKED if look and look.asks_hub and look.in_hub is None else None,
+        unsized=look.offered.unsized if look else None,
         needs=look.assessment.needs if look else {},
+        download_bytes=look.offered.size_bytes if look else None,
         resuming=books.resuming(name),
         in_flight=seen.in_flight.get(name),
         failure=_of_these_files(failure, files) if failure is not None else None,

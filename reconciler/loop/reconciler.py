@@ -16,13 +16,14 @@ from reconciler.apply.hub_questions import HubQuestions
 from reconciler.apply.mendings import Mendings
 from reconciler.apply.outcomes import FilesFetched
 from reconciler.apply.pushes import Noticed, Pushes
+from reconciler.backend.offer import HubSays
 from reconciler.errors import XgenError
 from reconciler.loop.books import Books
 from reconciler.loop.chronicle import Chronicle
 from reconciler.loop.clock import Clock
 from reconciler.loop.fallbacks import Fallbacks
 from reconciler.loop.gpus import GpuLedger, Gpus
-from reconciler.loop.hub_subjects import unlisted, without_backend
+from reconciler.loop.hub_subjects import unfetched, unlisted, without_backend
 from reconciler.loop.intent import Intent, Understanding
 from reconciler.loop.keeping import Keeping
 from reconciler.loop.observation import (
@@ -77,6 +78,7 @@ class Reconciler:
         mendings: Mendings,
         hints: HubQuestions[str],
         formats: HubQuestions[Format],
+        offers: HubQuestions[HubSays],
         pushes: Pushes,
         pardons: Pardons,
         backends: Backends,
@@ -98,6 +100,7 @@ class Reconciler:
         self._mendings = mendings
         self._hints = hints
         self._formats = formats
+        self._offers = offers
         self._pushes = pushes
         self._pardons = pardons
         self._backends = backends
@@ -135,6 +138,7 @@ class Reconciler:
         await self._mendings.close()
         await self._hints.close()
         await self._formats.close()
+        await self._offers.close()
         await self._pushes.close()
 
     def end(self) -> None:
@@ -206,6 +210,7 @@ class Reconciler:
         self._mendings.watch(damaged(looks, self._books))
         self._hints.watch(without_backend(looks))
         self._formats.watch(unlisted(looks))
+        self._offers.watch(unfetched(looks))
         suspend = desired is not None and desired.suspend
         self._pushes.watch(watched(looks, doubted, suspend=suspend))
         there = observed(

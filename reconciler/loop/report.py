@@ -101,7 +101,9 @@ def model_status(
         log=str(view.log_path) if view else None,
         progress=facts.progress or (facts.noticed.progress if facts.noticed else None),
         retry_at=wall(outlook.retry_at) if outlook.retry_at is not None else None,
-        detail=replace(_detail(view, facts, wall), needs=outlook.needs),
+        detail=replace(
+            _detail(view, facts, wall), needs=outlook.needs, download_bytes=outlook.download_bytes
+        ),
     )
 
 

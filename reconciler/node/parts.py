@@ -24,6 +24,7 @@ from reconciler.apply.stop import Hurry, Stopper
 from reconciler.backend.builds import discovery
 from reconciler.backend.discovery import Discovery
 from reconciler.backend.engines import Engines
+from reconciler.backend.offer import HubSays
 from reconciler.cache.beside import gguf_hint
 from reconciler.cache.format_in_hub import format_in_hub
 from reconciler.cache.model_cache import ModelCache
@@ -50,6 +51,7 @@ from reconciler.node.hub_models import HubModels
 from reconciler.node.import_report import ImportReport
 from reconciler.node.imports import Downloads, Importer, make_imports
 from reconciler.node.metered_store import MeteredStore
+from reconciler.node.offers import offer_of
 from reconciler.node.tokens import TokenCount
 from reconciler.observe.devices.survey import survey
 from reconciler.observe.engine_pages import EnginePages
@@ -129,7 +131,8 @@ async def assembled(
         await stack.enter_async_context(EngineWatch(found, engines, wake=wakeup.set))
         await asyncio.to_thread(imports.open)
         stack.push_async_callback(asyncio.to_thread, imports.close)
-        hub_models = HubModels(_writer(settings), cache=cache, node=node)
+        writer = _writer(settings)
+        hub_models = HubModels(writer, cache=cache, node=node)
         stack.push_async_callback(hub_models.close)
         backends = await stack.enter_async_context(_backends(settings, node, clock, wakeup))
         pages = await stack.enter_async_context(EnginePages())
@@ -149,6 +152,9 @@ async def assembled(
         )
         stopper = Stopper(backends, tokens, hurry)
         hints = HubQuestions("gguf-hints", store, gguf_hint, wake=wakeup.set)
+        offers = HubQuestions(
+            "hub-sizes", store, partial(offer_of, writer), silence=HubSays(), wake=wakeup.set
+        )
         formats = HubQuestions(
             "hub-formats", store, format_in_hub, silence=Format.AUTO, wake=wakeup.set
         )
@@ -211,10 +217,12 @@ async def assembled(
                     hung=liveness.hung,
                     hints=hints.told,
                     formats=formats.told,
+                    offers=offers.told,
                 ),
                 fallbacks=Fallbacks(lambda: engines.inventory),
                 hints=hints,
                 formats=formats,
+                offers=offers,
                 gpus=GpuLedger(
                     watch,
                     settings.environment,

@@ -82,7 +82,7 @@ class Outlook:
     """What the plan says of one model: its state, why, and what is coming.
 
     `state` is that of the instance that serves; with nothing serving, the newest instance's.
-    `needs`: of memory, by the spec that is wanted.
+    `needs`: of memory, by the spec that is wanted. `download_bytes`: what has to be fetched for it.
     """
 
     model: ModelName
@@ -91,6 +91,7 @@ class Outlook:
     target: Target | None = None
     retry_at: float | None = None
     needs: Needs = field(default_factory=dict)
+    download_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -154,8 +154,9 @@ class ObservedModel:
     without starting anything, so they never cost what serves. None: nothing speaks against it.
     `unknown`: what has to be known before it can be planned, and is being asked; None: nothing.
     `unlisted`: the same, before its files are fetched.
-    `unsized`: the same, before its files are fetched. `needs`: of memory. `resuming`: we have
-    stopped its process, not for a failure, and started no other since.
+    `unsized`: the same, before its files are fetched. `needs`: of memory.
+    `download_bytes`: of files that are not here; None: not known. `resuming`: we have stopped its
+    process, not for a failure, and started no other since.
     """
 
     name: ModelName
@@ -166,6 +167,7 @@ class ObservedModel:
     unknown: str | None = None
     unsized: str | None = None
     needs: Needs = field(default_factory=dict)
+    download_bytes: int | None = None
     resuming: bool = False
     in_flight: InFlight | None = None
     failure: Failure | None = None

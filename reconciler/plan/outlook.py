@@ -28,6 +28,7 @@ def outlook(case: Case, step: Step) -> Outlook | None:
         reason=step.explained,
         retry_at=_retry_at(step),
         needs=case.seen.needs,
+        download_bytes=case.seen.download_bytes,
     )
 
 
@@ -48,6 +49,7 @@ def _with_process(case: Case, process: ObservedProcess, step: Step) -> Outlook:
         target=target,
         retry_at=_retry_at(step),
         needs=case.seen.needs,
+        download_bytes=case.seen.download_bytes,
     )
 
 

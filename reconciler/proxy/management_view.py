@@ -41,6 +41,7 @@ def model(status: ModelStatus, in_flight: InFlight) -> Json:
         "restart_causes": dict(detail.restart_causes),
         "failure": _failure(detail),
         **figures_of(detail.needs),
+        "download_bytes": detail.download_bytes,
     }
 
 
@@ -125,4 +126,5 @@ def _outlook(outlook: Outlook) -> Json:
         if target
         else None,
         **figures_of(outlook.needs),
+        "download_bytes": outlook.download_bytes,
     }

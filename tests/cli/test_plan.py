@@ -76,6 +76,7 @@ def test_json_is_versioned_and_names_every_model(folder: Path) -> None:
         "fetch": True,
         "memory": None,
         "memory_on_gpus": {},
+        "download_bytes": None,
         "fields": [],
     }
 

@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -146,10 +147,44 @@ def test_two_that_do_not_fit_together_are_not_both_started(
     assert planned["b"]["action"] == "refused"
     assert planned["b"]["memory_on_gpus"]["GPU-0"]["kv_cache_bytes"] == 32 * GIB
 
+    candidate = agent.root / "candidate.yaml"
+    candidate.write_text(manifest(large("a", 40, **share), large("b", 32, **share)))
+    text = xgen_model("plan", "--manifest", candidate, "--server", agent.url).stdout
+    said = " ".join(text.split())
+    assert "40,960 MiB" not in said
+    assert "needs 40.8 GiB of memory (weights 0 MiB, KV cache 40.0 GiB for 327,680 tokens" in said
+    assert "on GPU 0 (GPU-0), which has 80.0 GiB" in said
+    assert "GPU 0 (GPU-0): 66.0 GiB of 80.0 GiB used, 42.0 GiB then" in said
+
     skip = {"skip_memory_check": "true"}
     agent.write(manifest(large("a", 64, **share), large("b", 32, **share, **skip)))
     agent.wait_state("b", "loaded")
     assert agent.wait_state("a", "loaded")["pid"] == pid
+    assert agent.stop() == 0
+
+
+def test_what_a_node_can_never_hold_is_not_fetched(
+    make_agent: MakeAgent, libraries: GpuLibraries, tmp_path: Path
+) -> None:
+    """Told by the hub's catalog, and judged anew when the manifest says so."""
+    agent = make_agent()
+    machine = Machine(agent, libraries)
+    machine.holds(1)
+    pushed = xgen_model("hub", "push", str(agent.hub / PREFIX), PREFIX, "--hub", str(agent.hub))
+    assert pushed.returncode == 0, pushed.stderr
+    agent.write(manifest(large("a", 96)))
+    agent.start()
+    agent.wait_up()
+
+    refused = agent.wait_state("a", "blocked")["reason"]
+
+    assert refused.startswith("not fetched: it needs 96.9 GiB of memory (weights 0 MiB, KV cache")
+    assert "on GPU 0 (GPU-0), which has 80.0 GiB in all; ask for a smaller context" in refused
+    assert not list((agent.data / "models").glob("**/*.gguf"))
+    told = agent.client.get(f"{agent.url}/api/management/models/a").json()
+    assert told["download_bytes"] == len(header(KEYS))
+    agent.write(manifest(large("a", 96, skip_memory_check="true")))
+    agent.wait_state("a", "loaded")
     assert agent.stop() == 0
 
 

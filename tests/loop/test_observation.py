@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from reconciler.backend.engines import Assessment, Engines
+from reconciler.backend.offer import Offer
 from reconciler.cache.model_cache import ModelCache
 from reconciler.loop.observation import Looks, Observer, Secrets
 from reconciler.plan.desired import DesiredModel, SecretRef
@@ -28,17 +29,25 @@ class CountingEngines(Engines):
     asked = 0
 
     def assess(
-        self, model: DesiredModel, files: FilesCached | None, devices: Sequence[Gpu] = ()
+        self,
+        model: DesiredModel,
+        files: FilesCached | None,
+        devices: Sequence[Gpu] = (),
+        offer: Offer | None = None,
     ) -> Assessment:
         self.asked += 1
-        return super().assess(model, files, devices)
+        return super().assess(model, files, devices, offer)
 
 
 class HesitantEngines(CountingEngines):
     def assess(
-        self, model: DesiredModel, files: FilesCached | None, devices: Sequence[Gpu] = ()
+        self,
+        model: DesiredModel,
+        files: FilesCached | None,
+        devices: Sequence[Gpu] = (),
+        offer: Offer | None = None,
     ) -> Assessment:
-        return replace(super().assess(model, files, devices), lasting=False)
+        return replace(super().assess(model, files, devices, offer), lasting=False)
 
 
 class Watching:

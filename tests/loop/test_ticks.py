@@ -120,7 +120,8 @@ async def test_files_that_rot_while_nothing_else_happens_are_seen(node: Node, da
     pushed = node.hub / "gguf/test_model/model.gguf"
     pushed.parent.mkdir(parents=True)
     pushed.write_bytes(MINIMAL_GGUF)
-    await node.take_up(manifest(model(source="gguf/test_model"), spec=SUSPENDED))
+    unsized = model(source="gguf/test_model", skip_memory_check="true")
+    await node.take_up(manifest(unsized, spec=SUSPENDED))
     await node.tick()
     assert "are not in the cache" in node.reason
     await node.fetch()
@@ -154,7 +155,8 @@ async def test_a_header_that_goes_bad_in_place_is_seen(node: Node, file: Path) -
 
 async def test_an_end_in_the_middle_of_many_actions_begins_no_more(node: Node) -> None:
     """What it would begin then, the end of the agent would not know of."""
-    missing = (model(f"m{number}", source="gguf/nobody_has") for number in range(500))
+    fields = {"source": "gguf/nobody_has", "skip_memory_check": "true"}
+    missing = (model(f"m{number}", **fields) for number in range(500))
     await node.take_up(manifest(*missing))
     ticking = asyncio.create_task(node.tick())
     begun = await node.until_under_way()

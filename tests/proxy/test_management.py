@@ -179,6 +179,7 @@ async def test_the_plan_is_told_in_its_documented_shape() -> None:
                         "grows": False,
                     }
                 },
+                "download_bytes": None,
             }
         ],
     }

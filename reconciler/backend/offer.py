@@ -1,0 +1,26 @@
+"""What a hub tells of a model before its files are here, as a value (PURE)."""
+
+from dataclasses import dataclass
+
+from reconciler.backend.model_info import ModelInfo
+from reconciler.plan.desired import Format, ModelSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """`size_bytes`: of all files that would be fetched; `weights_bytes` of them are loaded.
+    `mmproj`: the projector among them. `info`: what the catalog says, where there is one."""
+
+    format: Format
+    size_bytes: int
+    weights_bytes: int
+    mmproj: str | None = None
+    info: ModelInfo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HubSays:
+    """What a hub said when it was asked. `spec`: of which; None: of any. `offer`: None: nothing."""
+
+    spec: ModelSpec | None = None
+    offer: Offer | None = None
