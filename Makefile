@@ -6,6 +6,7 @@ DEMO   := $(VENV)/.installed-demo
 DEV    := $(VENV)/.installed-dev
 AIPERF := .venv-aiperf/.installed-0.13.0
 VLLM   := .venv-vllm/.installed
+LLAMA_CPP_PYTHON := .venv-llama-cpp-python/.installed
 JS     := tests/e2e/js/node_modules/.package-lock.json
 BENCH  := $(VENV)/.installed-bench
 
@@ -27,7 +28,7 @@ test: $(DEV) $(JS) compiler  ## real processes, a real S3 server, real clients; 
 test-slow: $(DEV)  ## the rest of them: hubs and caches that are killed, filled and damaged
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "slow and not engine" $(TEST_ARGS)
 
-test-engines: $(DEV) $(AIPERF) $(VLLM)  ## real llama.cpp and vLLM with real models: the SDKs and aiperf ask them
+test-engines: $(DEV) $(AIPERF) $(VLLM) $(LLAMA_CPP_PYTHON)  ## real llama.cpp and vLLM with real models: the SDKs and aiperf ask them
 	$(BIN)/python -m pytest -m engine $(TEST_ARGS)
 
 soak: $(DEV)  ## 50 parallel streams for a minute; 30 downloads whose agent is killed
@@ -60,7 +61,7 @@ schema: $(DEV)  ## write schema/manifest.schema.json anew
 	$(BIN)/xgen-model schema > schema/manifest.schema.json
 
 clean:  ## remove what was installed
-	rm -rf $(VENV) .venv-aiperf .venv-vllm tests/e2e/js/node_modules
+	rm -rf $(VENV) .venv-aiperf .venv-vllm .venv-llama-cpp-python tests/e2e/js/node_modules
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile
@@ -113,4 +114,22 @@ $(VLLM): tests/engines/vllm/requirements.txt tests/engines/vllm/stub/pyproject.t
 	@torch=$$(grep '^torch==' $<); pip=".venv-vllm/bin/pip install --quiet --disable-pip-version-check --no-deps"; \
 	{ $$pip "$$torch" 2>/dev/null || $$pip --index-url https://download.pytorch.org/whl/cpu "$$torch"; } && \
 	$$pip -r $< ./$(dir $<)stub
+	@touch $@
+
+# There is only its source on the Python package index. The wheel is kept, and built anew only for
+# another version. GGML_NATIVE=OFF, since the folder may come to a machine with another CPU;
+# LLAVA_BUILD=OFF, which is a quarter of the work, and no test shows it pictures.
+$(LLAMA_CPP_PYTHON): tests/engines/llama_cpp_python/requirements.txt | $(DEV)
+	@echo "Building llama-cpp-python into .venv-llama-cpp-python. Once: 4 minutes on two idle cores."
+	@if command -v g++ >/dev/null; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "installing g++"; \
+	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq g++ >/dev/null; \
+	else echo "g++ is missing. Run: sudo apt-get install g++"; exit 1; fi
+	@$(PYTHON) -m venv .venv-llama-cpp-python
+	@wheels=.venv-llama-cpp-python/wheels; mkdir -p $$wheels; \
+	pip=".venv-llama-cpp-python/bin/python -m pip --disable-pip-version-check --quiet"; \
+	CMAKE_ARGS="-DGGML_NATIVE=OFF -DLLAVA_BUILD=OFF" CMAKE_BUILD_PARALLEL_LEVEL=$(WORKERS) $$pip wheel --no-deps \
+	  --find-links $$wheels --wheel-dir $$wheels "$$(grep ^llama-cpp-python== $<)" && \
+	$$pip install --no-deps --find-links $$wheels --requirement $<
 	@touch $@
