@@ -115,7 +115,12 @@ def main() -> None:
 
 def _run() -> int:
     try:
-        code = make_app(_words())(standalone_mode=False)
+        app = make_app(_words())
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted: nothing was begun\n")
+        return ExitCode.INTERRUPTED
+    try:
+        code = app(standalone_mode=False)
     except UsageError as exc:
         exc.show()
         return ExitCode.BAD_USAGE

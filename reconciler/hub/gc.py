@@ -53,11 +53,14 @@ def sweep(state: PrefixState, unfinished: Collection[Unfinished], policy: Policy
     """What may go (PURE). Raises Transient where a catalog cannot be read: it may name anything."""
     prefix = state.prefix
     if state.damaged:
-        raise Transient(f"cannot clean {prefix}: {next(iter(state.damaged.values()))}")
+        raise Transient(
+            f"cannot clean {prefix}: {next(iter(state.damaged.values()))}; push that content again"
+        )
     old_uploads = tuple(each for each in unfinished if policy.is_old(each.started_at))
     recent = [each for each in state.pushes if not policy.is_old(each.modified_at)]
     if recent:
-        return Sweep(prefix=prefix, unfinished=old_uploads, waits="a push is under way")
+        waits = "a push is under way, or was cut off within --min-age"
+        return Sweep(prefix=prefix, unfinished=old_uploads, waits=waits)
     if state.current is None:
         waits = "a push to it was cut off: push again, or remove it" if state.pushes else ""
         return Sweep(prefix=prefix, unfinished=old_uploads, waits=waits)

@@ -124,6 +124,17 @@ def test_a_stdout_that_is_closed_is_an_error_in_one_line(
     assert "error: cannot write to stdout: it is closed\n" in result.stderr
 
 
+def test_ctrl_c_before_a_command_has_begun_says_so(place: Path, tmp_path: Path) -> None:
+    """A library that is slow to import, as on a cold disk; the signal comes in the midst of it."""
+    library = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n"
+    (tmp_path / "minio.py").write_text(library)
+
+    result = xgen_model("hub", "list", HUB, place, env={"PYTHONPATH": str(tmp_path)})
+
+    assert (result.returncode, result.stdout) == (130, "")
+    assert result.stderr == "interrupted: nothing was begun\n"
+
+
 @pytest.mark.parametrize(
     ("number", "code", "said"),
     [
