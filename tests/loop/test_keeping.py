@@ -3,7 +3,7 @@
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -20,7 +20,6 @@ from reconciler.node.parts import Parts, assembled
 from reconciler.plan.ids import NodeName
 from reconciler.settings import HubSettings, Settings
 from reconciler.status import Status
-from tests.apply.test_comparisons import until
 from tests.cache.specs import put, spec
 from tests.e2e.agent import MINIMAL_GGUF, llama_server_stand_in
 from tests.e2e.manifests import manifest, model
@@ -42,9 +41,6 @@ class Node:
         (self._folder / "manifests/models.yaml").write_text(text)
         self._parts.intent.offer(await self._parts.source.read())
         await self._parts.reconciler.tick()
-
-    async def until(self, is_so: Callable[[], bool]) -> None:
-        await until(is_so)
 
     def said(self) -> dict[str, list[list[str]]]:
         """Which models need a file of a prefix."""
@@ -116,10 +112,10 @@ async def test_a_first_download_is_pinned_from_its_beginning(
 ) -> None:
     put(tmp_path / "hub", "gguf/test_c/x.gguf", bytes(8 * MIB))
     async with node_of(None, bytes_per_second=MIB) as node:
-        await node.tick(model("one", source="gguf/test_c"), suspended=False)
-        assert node.said() == {}
+        async with asyncio.timeout(30):
+            while not any((tmp_path / "models/.partial").glob("[0-9a-f]*")):
+                await node.tick(model("one", source="gguf/test_c"), suspended=False)
 
-        await node.until(lambda: any((tmp_path / "models/.partial").glob("[0-9a-f]*")))
         await node.tick(model("one", source="gguf/test_c"), suspended=False)
 
         assert node.said() == {"gguf/test_c": [["one"]]}
