@@ -9,6 +9,7 @@ import pytest
 
 from reconciler.apply.stop import Hurry
 from reconciler.cache.model_cache import ModelCache
+from reconciler.manifest.policy import Permissions
 from reconciler.node.board import Board
 from reconciler.node.hub import make_store
 from reconciler.node.parts import Parts, assembled
@@ -81,6 +82,7 @@ async def node(tmp_path: Path) -> AsyncIterator[Node]:
         models_dir=tmp_path / "models",
         llama_server=str(llama_server_stand_in(tmp_path)),
         environment=dict(os.environ),
+        permissions=Permissions(file_roots=(tmp_path,)),
     )
     board = Board(Status(node=NODE))
     async with assembled(settings, NODE, board, Hurry()) as parts:
