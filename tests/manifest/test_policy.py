@@ -1,4 +1,4 @@
-"""Flags and variables that a manifest may not set by itself, in every spelling of them."""
+"""Flags that a manifest may not set by itself, in every spelling of them."""
 
 import argparse
 import json
@@ -15,23 +15,18 @@ from reconciler.manifest.flag_rules import FlagRules
 from reconciler.manifest.llama_rules import LLAMA_RULES
 from reconciler.manifest.policy import (
     UNKNOWN_FLAG,
-    UNKNOWN_VARIABLE,
     canonical,
     flag_ruling,
     nearest_flag,
     never_allowed,
-    variable_ruling,
 )
 from reconciler.manifest.vllm_rules import VLLM_RULES
-from reconciler.plan.desired import JsonValue, SecretRef
+from reconciler.plan.desired import JsonValue
 from tests.backend.build import HELP_FLAGS, llama_cpp_python
+from tests.manifest.texts import words
 
 VLLM_LISTS = sorted((Path(reconciler.backend.__file__).parent / "vllm_flags").glob("*.json"))
 RULES = {"llama": LLAMA_RULES, "vllm": VLLM_RULES}
-
-
-def _words(text: str) -> list[str]:
-    return text.split()
 
 
 def verdict(family: str, flag: str, value: JsonValue = "x") -> str:
@@ -43,7 +38,7 @@ def verdict(family: str, flag: str, value: JsonValue = "x") -> str:
 
 @pytest.mark.parametrize(
     "flag",
-    _words(
+    words(
         "host --host HOST port m -m model a alias api_key --api-key-file hf hfr hf-repo mu "
         "model_url mmproj_url dr docker_repo offline no_offline device dev main-gpu ts split_mode "
         "embeddings reranking log_file ssl_key_file rpc models_dir version nnodes "
@@ -56,7 +51,7 @@ def test_flags_of_llama_cpp_that_no_node_allows(flag: str) -> None:
 
 @pytest.mark.parametrize(
     "flag",
-    _words(
+    words(
         "path tools agent --tools mcp_servers_json slot_save_path lookup_cache_dynamic media_path "
         "video_ffmpeg_dir log-prompts-dir ui_mcp_proxy trust_remote_code brand_new c verbose"
     ),
@@ -67,7 +62,7 @@ def test_flags_of_llama_cpp_that_need_a_permission(flag: str) -> None:
 
 @pytest.mark.parametrize(
     "flag",
-    _words(
+    words(
         "ctx_size --ctx-size parallel threads jinja no_mmproj no_host pooling cache_ram "
         "flash_attn ubatch_size spec_default n_gpu_layers mlock no_mmap no-context-shift "
         "temp reasoning_format cache_type_k draft_max"
@@ -79,7 +74,7 @@ def test_free_flags_of_llama_cpp(flag: str) -> None:
 
 @pytest.mark.parametrize(
     "flag",
-    _words(
+    words(
         "served-model-name api_key nnodes tensor_parallel_size ssl_keyfile hf_token config "
         "distributed-executor-backend ssl_ciphers enable_sleep_mode disable_log_stats "
         "device_memory_utilization data_parallel_start_rank grpc grpc_port host.x hos ssl serv "
@@ -92,7 +87,7 @@ def test_flags_of_vllm_that_no_node_allows(flag: str) -> None:
 
 @pytest.mark.parametrize(
     "flag",
-    _words(
+    words(
         "trust_remote_code trust-remote trust middleware tool_parser_plugin worker_cls worker_ext "
         "kv_transfer_config.kv_connector model_class_overrides profiler_config tool-server "
         "logits_processors allowed_local_media_path otlp_traces_endpoint kv_events_config "
@@ -107,7 +102,7 @@ def test_flags_of_vllm_that_need_a_permission(flag: str) -> None:
 
 @pytest.mark.parametrize(
     "flag",
-    _words(
+    words(
         "max_model_len enable_prefix_caching no_enable_prefix_caching dtype reasoning_parser seed "
         "tool_call_parser enable_auto_tool_choice kv_cache_memory_bytes data_parallel_size "
         "log_level pooler_config shutdown_timeout allowed_media_domains"
@@ -322,83 +317,7 @@ def test_a_person_is_told_what_is_near() -> None:
 @pytest.mark.parametrize(
     ("flag", "allowed"),
     [("trust_remote_code", True), ("--tools", True), ("brand_new", True), ("lora", True)]
-    + [(flag, False) for flag in _words("host api-key served_model_name hf_repo help nnodes")],
+    + [(flag, False) for flag in words("host api-key served_model_name hf_repo help nnodes")],
 )
 def test_what_an_operator_can_allow(flag: str, allowed: bool) -> None:
     assert (never_allowed(flag) is None) == allowed
-
-
-@pytest.mark.parametrize(
-    "name",
-    _words(
-        "XGEN_NONCE CUDA_VISIBLE_DEVICES HIP_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES SPT_NOENV "
-        "GGML_VK_VISIBLE_DEVICES LLAMA_ARG_HOST LLAMA_API_KEY VLLM_API_KEY VLLM_PORT "
-        "HF_HUB_OFFLINE TRANSFORMERS_OFFLINE HOST PORT VLLM_CACHE_ROOT MASTER_ADDR VLLM_DP_SIZE"
-    ),
-)
-def test_variables_that_no_node_allows(name: str) -> None:
-    ruling = variable_ruling(name, "1")
-    assert ruling is not None
-    assert ruling.never
-
-
-@pytest.mark.parametrize(
-    "name",
-    _words(
-        "LD_PRELOAD LD_LIBRARY_PATH LD_AUDIT PYTHONPATH PYTHONSTARTUP PYTHONHOME PATH HOME TMPDIR "
-        "BASH_ENV VLLM_PLUGINS VLLM_SERVER_DEV_MODE VLLM_ALLOW_INSECURE_SERIALIZATION "
-        "VLLM_ALLOW_RUNTIME_LORA_UPDATING VLLM_RUST_FRONTEND_PATH VLLM_NCCL_SO_PATH "
-        "VLLM_LOGGING_CONFIG_PATH VLLM_TUNED_CONFIG_FOLDER VLLM_LOOPBACK_IP VLLM_USE_MODELSCOPE "
-        "GGML_BACKEND_PATH NCCL_NET_PLUGIN NCCL_TOPO_FILE NCCL_DEBUG_FILE NCCL_CONF_FILE "
-        "NCCL_COMM_ID CUDA_HOME CUDA_CACHE_PATH CUDA_INJECTION64_PATH TRITON_CACHE_DIR "
-        "TORCHINDUCTOR_CACHE_DIR TORCH_LOGS_OUT HF_HOME HF_MODULES_CACHE XDG_CACHE_HOME CC "
-        "http_proxy HTTPS_PROXY ALL_PROXY SSL_CERT_FILE REQUESTS_CA_BUNDLE AWS_ENDPOINT_URL "
-        "VK_ICD_FILENAMES VK_DRIVER_FILES OPENSSL_CONF GLIBC_TUNABLES LMCACHE_CONFIG_FILE "
-        "OTEL_EXPORTER_OTLP_ENDPOINT MY_OWN VLLM_BRAND_NEW PROMETHEUS_MULTIPROC_DIR GIT_SSH_COMMAND"
-    ),
-)
-def test_variables_that_need_a_permission(name: str) -> None:
-    ruling = variable_ruling(name, "1")
-    assert ruling is not None
-    assert not ruling.never
-
-
-@pytest.mark.parametrize(
-    "name",
-    _words(
-        "OMP_NUM_THREADS HF_TOKEN VLLM_LOGGING_LEVEL GGML_CUDA_ENABLE_UNIFIED_MEMORY TZ "
-        "VLLM_ATTENTION_BACKEND VLLM_CPU_KVCACHE_SPACE VLLM_CPU_OMP_THREADS_BIND NCCL_DEBUG "
-        "NCCL_P2P_DISABLE PYTORCH_CUDA_ALLOC_CONF HSA_OVERRIDE_GFX_VERSION VLLM_ROCM_USE_AITER "
-        "VLLM_ENABLE_V1_MULTIPROCESSING VLLM_USE_V1 CUDA_LAUNCH_BLOCKING LC_ALL"
-    ),
-)
-def test_free_variables(name: str) -> None:
-    assert variable_ruling(name, "1") is None
-
-
-@pytest.mark.parametrize("value", ["/etc/passwd", "~/x", "../x", "https://example.com", "file:x"])
-def test_a_free_variable_names_no_place(value: str) -> None:
-    assert variable_ruling("VLLM_LOGGING_PREFIX", value) is not None
-
-
-def test_a_secret_is_not_put_where_an_engine_prints_it() -> None:
-    """VLLM_LOGGING_PREFIX: {from_env: MINIO_SECRET_KEY} would stand on every line of a log."""
-    secrets: list[JsonValue | SecretRef] = [
-        {"from_env": "MINIO_SECRET_KEY"},
-        SecretRef(from_env="MINIO_SECRET_KEY"),
-        SecretRef(from_file="/root/.ssh/id_rsa"),
-    ]
-    for secret in secrets:
-        assert variable_ruling("VLLM_LOGGING_PREFIX", secret) is not None
-        assert variable_ruling("HF_TOKEN", secret) is None
-
-
-@given(st.from_regex(r"[A-Z][A-Z0-9_]{0,20}", fullmatch=True), st.sampled_from(["LD_", "PYTHON"]))
-def test_no_variable_of_the_loader_or_of_python_is_free(name: str, prefix: str) -> None:
-    assert variable_ruling(prefix + name, "1") is not None
-
-
-def test_an_unknown_variable_says_so() -> None:
-    ruling = variable_ruling("MY_OWN", "1")
-    assert ruling is not None
-    assert ruling.reason == UNKNOWN_VARIABLE

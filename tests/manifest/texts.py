@@ -34,3 +34,8 @@ def listing(**files: bytes | None) -> list[FileInput]:
 
 FOREIGN = b"apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n"
 TRUNCATED = b"apiVersion: xgen.io/v1alpha1\nkind: ModelManifest\nspec: {models: ["
+
+
+def words(text: str) -> list[str]:
+    """Of lists that are easier to read, and to edit, without quotes."""
+    return text.split()
