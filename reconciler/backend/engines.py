@@ -51,8 +51,8 @@ _KEY_BYTES = 24
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Adapter:
     """What an engine's module offers. `need_fit`: whether the files are of the model's type;
-    `check`: whether it can be told what the manifest says. Both raise Rejected. `needs`: of
-    memory."""
+    `check`: whether it can be told what the manifest says. Both raise Rejected. `needs`: of memory.
+    """
 
     need_fit: Callable[[ModelSpec, str, ModelInfo], None]
     check: Callable[[ModelSpec, str, ModelInfo, Build, Sequence[Gpu]], Options]
@@ -101,8 +101,8 @@ class Assessment:
 
     `no_backend`: it is refused because nothing here runs files of that `format`. `bad_files`: it is
     the content of the files that is refused, so that other content may do. `lasting`: the same
-    model and files will come to the same. `needs`: of memory; none: nothing is
-    known of it before the files are here.
+    model and files will come to the same. `needs`: of memory; none: nothing is known of it before
+    the files are here.
     """
 
     choice: Choice | None = None
