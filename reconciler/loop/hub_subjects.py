@@ -1,19 +1,18 @@
 """Of which models the hub is asked something, by what was seen of them (PURE)."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
-from reconciler.loop.observation import Looks
-from reconciler.plan.desired import Format, ModelSpec
+from reconciler.apply.comparisons import Doubt
+from reconciler.apply.pushes import Watched
+from reconciler.loop.books import Books
+from reconciler.loop.observation import Looks, Seen
+from reconciler.plan.desired import DesiredModel, Format, ModelSpec, Refresh
 from reconciler.plan.ids import ModelName
-
-
-def unlisted(looks: Looks) -> Mapping[ModelName, ModelSpec]:
-    """The format of their files is, while these are not here."""
-    return {name: look.desired.spec for name, look in looks.items() if look.asks_hub}
+from reconciler.plan.observed import FilesCached
 
 
 def unfetched(looks: Looks) -> Mapping[ModelName, ModelSpec]:
-    """How large they are is, before they are fetched."""
+    """Their format and how large they are is, before they are fetched."""
     return {
         name: look.desired.spec
         for name, look in looks.items()
@@ -30,3 +29,63 @@ def without_backend(looks: Looks) -> Mapping[ModelName, ModelSpec]:
         and look.assessment.no_backend is not None
         and look.assessment.format is Format.SAFETENSORS
     }
+
+
+def doubts(seen: Seen, looks: Looks, books: Books) -> Mapping[ModelName, Doubt]:
+    """Files that may be bad, for all one knows: the hub may hold better ones by now."""
+    proven = {
+        view.instance.files_digest
+        for each in seen.views.values()
+        for view in each
+        if view.loaded_at is not None
+    }
+    return {
+        name: Doubt(spec=look.desired.spec, digest=look.files.digest)
+        for name, look in looks.items()
+        if look.files is not None
+        and proven.isdisjoint((look.files.digest, look.files.former))
+        and (look.assessment.bad_files or _never_loads(look.desired, look.files, books))
+    }
+
+
+def watched(
+    looks: Looks, doubted: Collection[ModelName], *, suspend: bool
+) -> Mapping[ModelName, Watched]:
+    """What the hub may hold a newer push of. What is suspended is told of it, and no more."""
+    return {
+        name: Watched(
+            spec=look.desired.spec,
+            digest=look.files.digest,
+            refresh=Refresh.NEVER if suspend else look.desired.refresh,
+            limit_seconds=look.desired.timeouts.download,
+            gives_way=not look.desired.keep_last_good,
+        )
+        for name, look in looks.items()
+        if look.files is not None
+        and look.files.revision is not None
+        and look.desired.spec.digest is None
+        and name not in doubted
+    }
+
+
+def damaged(looks: Looks, books: Books) -> Mapping[ModelName, ModelSpec]:
+    """What is blocked until the hub holds other files."""
+    return {
+        name: look.desired.spec
+        for name, look in looks.items()
+        if look.files is None
+        and (failure := books.failure(name)) is not None
+        and failure.damaged
+        and failure.spec_hash == look.desired.fetch_key
+    }
+
+
+def _never_loads(model: DesiredModel, files: FilesCached, books: Books) -> bool:
+    failed = books.failure(model.name)
+    return (
+        failed is not None
+        and failed.during == "load"
+        and not failed.ever_loaded
+        and failed.spec_hash == model.spec_hash
+        and failed.files_digest in (files.digest, files.former or files.digest)
+    )

@@ -1,17 +1,14 @@
 """What is there, as the planner wants it: processes, effects under way, files, engines."""
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from reconciler.apply.backends import Backends, BackendView
-from reconciler.apply.comparisons import Doubt
 from reconciler.apply.effects import Effects
-from reconciler.apply.pushes import Watched
 from reconciler.apply.secret_values import secret_values
 from reconciler.backend.engines import Assessment, Engines
-from reconciler.backend.listed_format import in_format, only_hub_tells
 from reconciler.backend.standing_in import standing_in
 from reconciler.cache.model_cache import ModelCache
 from reconciler.errors import Rejected, Transient
@@ -19,7 +16,7 @@ from reconciler.loop.books import Books
 from reconciler.loop.gpu_memory import GpuFigures
 from reconciler.loop.memory import Memory, MemoryWatch
 from reconciler.loop.offered import Offered, Told, offered
-from reconciler.plan.desired import DesiredModel, Format, ModelSpec, Refresh, SecretRef
+from reconciler.plan.desired import DesiredModel, SecretRef
 from reconciler.plan.gpu_claims import Claim
 from reconciler.plan.ids import FilesDigest, ModelName, Nonce
 from reconciler.plan.memory import Pool
@@ -37,7 +34,6 @@ from reconciler.plan.observed import (
 
 Views = Mapping[ModelName, tuple[BackendView, ...]]
 _ON_CPU = Claim()
-_ASKED = "the hub is asked which format its files have"
 _NOT_ASKED = Offered()
 
 
@@ -56,10 +52,8 @@ class Secrets:
 class Look:
     """What one desired model's files, engines and secrets say, asked once a tick.
 
-    `offered`: what the hub says of it before its files are here.
-    `hint`: what would help where nothing here can run it, as a clause. `in_hub`: the format that
-    the hub holds of it, AUTO where that is not known; None: it has not answered. `asks_hub`: it has
-    to, before anything is fetched.
+    `offered`: what the hub says of it before its files are here. `hint`: what would help where
+    nothing here can run it, as a clause.
     """
 
     desired: DesiredModel
@@ -69,8 +63,6 @@ class Look:
     offered: Offered = _NOT_ASKED
     secrets: Secrets = Secrets()
     hint: str | None = None
-    in_hub: Format | None = None
-    asks_hub: bool = False
 
     @property
     def refusal(self) -> str | None:
@@ -83,13 +75,11 @@ class Look:
         files: FilesCached | None,
         claim: Claim,
         offer: Offered,
-        in_hub: Format | None,
     ) -> bool:
         """Whether asking again would give an equal look."""
         return (
             self.assessment.lasting
             and self.offered == offer
-            and self.in_hub is in_hub
             and (self.claim is claim or self.claim == claim)
             and (self.desired is model or self.desired == model)
             and (self.files is files or self.files == files)
@@ -125,8 +115,8 @@ class Seen:
 
 
 class Observer:
-    """Asks the parts of the agent; changes nothing. `hints`, `formats` and `offers`: see `Look`, as
-    of now; no `offers`: nobody asks."""
+    """Asks the parts of the agent; changes nothing. `hints` and `offers`: see `Look`, as of now; no
+    `offers`: nobody asks."""
 
     def __init__(
         self,
@@ -139,10 +129,8 @@ class Observer:
         environment: Mapping[str, str],
         hung: Callable[[], Mapping[Nonce, Hang]],
         hints: Mapping[ModelName, str] = MappingProxyType({}),
-        formats: Mapping[ModelName, Format] = MappingProxyType({}),
         offers: Told | None = None,
     ) -> None:
-        self._formats = formats
         self._offers = offers
         self._hung = hung
         self._hints = hints
@@ -207,20 +195,18 @@ class Observer:
 
     def _look(self, model: DesiredModel, views: tuple[BackendView, ...], claim: Claim) -> Look:
         files = self._cache.lookup(model.spec) if model.enabled else None
-        offer = offered(self._offers, model, files)
-        look, in_hub = self._looks.get(model.name), self._formats.get(model.name)
-        if look is None or not look.still_holds(model, files, claim, offer, in_hub):
+        offer = offered(self._offers, model, files, self._engines)
+        look = self._looks.get(model.name)
+        if look is None or not look.still_holds(model, files, claim, offer):
             assessment = Assessment()  # of a model whose devices are not settled nothing is known
             if claim.refusal is None and claim.unknown is None:
-                assessment = self._assess(in_format(model, in_hub), files, claim, offer)
+                assessment = self._assess(model, files, claim, offer)
             look = Look(
                 desired=model,
                 files=files,
                 assessment=assessment,
                 claim=claim,
                 offered=offer,
-                in_hub=in_hub,
-                asks_hub=files is None and only_hub_tells(model, self._engines),
             )
         secrets, hint = self._secrets(model, files, views), self._hints.get(model.name)
         if (secrets, hint) == (look.secrets, look.hint):
@@ -274,55 +260,6 @@ def observed(
     )
 
 
-def doubts(seen: Seen, looks: Looks, books: Books) -> Mapping[ModelName, Doubt]:
-    """Files that may be bad, for all one knows: the hub may hold better ones by now."""
-    proven = {
-        view.instance.files_digest
-        for each in seen.views.values()
-        for view in each
-        if view.loaded_at is not None
-    }
-    return {
-        name: Doubt(spec=look.desired.spec, digest=look.files.digest)
-        for name, look in looks.items()
-        if look.files is not None
-        and proven.isdisjoint((look.files.digest, look.files.former))
-        and (look.assessment.bad_files or _never_loads(look.desired, look.files, books))
-    }
-
-
-def watched(
-    looks: Looks, doubted: Collection[ModelName], *, suspend: bool
-) -> Mapping[ModelName, Watched]:
-    """What the hub may hold a newer push of. What is suspended is told of it, and no more."""
-    return {
-        name: Watched(
-            spec=look.desired.spec,
-            digest=look.files.digest,
-            refresh=Refresh.NEVER if suspend else look.desired.refresh,
-            limit_seconds=look.desired.timeouts.download,
-            gives_way=not look.desired.keep_last_good,
-        )
-        for name, look in looks.items()
-        if look.files is not None
-        and look.files.revision is not None
-        and look.desired.spec.digest is None
-        and name not in doubted
-    }
-
-
-def damaged(looks: Looks, books: Books) -> Mapping[ModelName, ModelSpec]:
-    """What is blocked until the hub holds other files."""
-    return {
-        name: look.desired.spec
-        for name, look in looks.items()
-        if look.files is None
-        and (failure := books.failure(name)) is not None
-        and failure.damaged
-        and failure.spec_hash == look.desired.fetch_key
-    }
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Judged:
     """What was found out about processes: bytes of memory, and GPUs that they were not given."""
@@ -360,8 +297,7 @@ def _model(
         refusal=look.refusal if look else None,
         hindrance=look.secrets.hindrance if look else None,
         unknown=look.claim.unknown if look else None,
-        unlisted=_ASKED if look and look.asks_hub and look.in_hub is None else None,
-        unsized=look.offered.unsized if look else None,
+        unoffered=look.offered.unoffered if look else None,
         needs=look.assessment.needs if look else {},
         download_bytes=look.offered.size_bytes if look else None,
         resuming=books.resuming(name),
@@ -394,14 +330,3 @@ def _of_these_files(failure: Failure, files: FilesCached | None) -> Failure:
     if failure.files_digest is None:
         return failure
     return replace(failure, files_digest=_known_as(failure.files_digest, files))
-
-
-def _never_loads(model: DesiredModel, files: FilesCached, books: Books) -> bool:
-    failed = books.failure(model.name)
-    return (
-        failed is not None
-        and failed.during == "load"
-        and not failed.ever_loaded
-        and failed.spec_hash == model.spec_hash
-        and failed.files_digest in (files.digest, files.former or files.digest)
-    )

@@ -3,33 +3,39 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from reconciler.backend.engines import Engines
 from reconciler.backend.offer import HubSays, Offer
-from reconciler.plan.desired import DesiredModel
+from reconciler.plan.desired import DesiredModel, Format
 from reconciler.plan.ids import ModelName
 from reconciler.plan.observed import FilesCached
 
 Told = Mapping[ModelName, HubSays]
-_ASKED = "the hub is being asked how large it is"
+_ASKED = "the hub is being asked which format its files have, and how large they are"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offered:
-    """`unsized`: why a fetch waits, as a clause; None: it does not."""
+    """`unoffered`: why a fetch waits, as a clause; None: it does not."""
 
     offer: Offer | None = None
-    unsized: str | None = None
+    unoffered: str | None = None
 
     @property
     def size_bytes(self) -> int | None:
         return self.offer.size_bytes if self.offer is not None else None
 
 
-def offered(told: Told | None, model: DesiredModel, files: FilesCached | None) -> Offered:
+def offered(
+    told: Told | None, model: DesiredModel, files: FilesCached | None, engines: Engines
+) -> Offered:
     """`told` None: nobody asks. What lies in place is never asked for."""
-    local = model.spec.source.startswith("file:")
+    spec = model.spec
+    local = spec.source.startswith("file:")
     if told is None or files is not None or local or not model.enabled:
         return Offered()
     says = told.get(model.name)
-    if says is not None and says.spec in (None, model.spec):
+    if says is not None and says.spec in (None, spec):
         return Offered(offer=says.offer)
-    return Offered(unsized=None if model.spec.skip_memory_check else _ASKED)
+    # The format decides what here can run it, and whether its `fallback:` is taken.
+    enough_known = spec.skip_memory_check and engines.likely_format(spec) is not Format.AUTO
+    return Offered(unoffered=None if enough_known else _ASKED)

@@ -8,11 +8,12 @@ from reconciler.apply.hub_questions import HubQuestions
 from reconciler.apply.mendings import Mendings
 from reconciler.apply.pushes import Pushes
 from reconciler.backend.inventory import Build, Inventory
+from reconciler.backend.offer import HubSays
 from reconciler.loop.books import Books
 from reconciler.loop.chronicle import Chronicle
 from reconciler.loop.commands import Commands
 from reconciler.loop.gpus import Gpus
-from reconciler.plan.desired import Desired, Format, ModelSpec
+from reconciler.plan.desired import Desired, ModelSpec
 from reconciler.plan.gpu_roll import Roll, gains
 from reconciler.plan.ids import ModelName
 from reconciler.plan.observed import Failure
@@ -28,7 +29,7 @@ class Pardons:
         mendings: Mendings,
         comparisons: Comparisons,
         pushes: Pushes,
-        formats: HubQuestions[Format],
+        offers: HubQuestions[HubSays],
         inventory: Callable[[], Inventory],
         chronicle: Chronicle,
     ) -> None:
@@ -36,7 +37,7 @@ class Pardons:
         self._mendings = mendings
         self._comparisons = comparisons
         self._pushes = pushes
-        self._formats = formats
+        self._offers = offers
         self._inventory = inventory
         self._chronicle = chronicle
         self._known = inventory()
@@ -97,7 +98,7 @@ class Pardons:
             forgiven = self._retry(books, command.model, desired) if command.retry else {}
             self._pushes.hurry(command.model)
             self._mendings.hurry(command.model)
-            self._formats.hurry()
+            self._offers.hurry()
             if not command.done.done():
                 command.done.set_result(tuple(sorted(forgiven)))
         return bool(commands)

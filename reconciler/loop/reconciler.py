@@ -23,19 +23,16 @@ from reconciler.loop.chronicle import Chronicle
 from reconciler.loop.clock import Clock
 from reconciler.loop.fallbacks import Fallbacks
 from reconciler.loop.gpus import GpuLedger, Gpus
-from reconciler.loop.hub_subjects import unfetched, unlisted, without_backend
-from reconciler.loop.intent import Intent, Understanding
-from reconciler.loop.keeping import Keeping
-from reconciler.loop.observation import (
-    Look,
-    Looks,
-    Observer,
-    Seen,
+from reconciler.loop.hub_subjects import (
     damaged,
     doubts,
-    observed,
+    unfetched,
     watched,
+    without_backend,
 )
+from reconciler.loop.intent import Intent, Understanding
+from reconciler.loop.keeping import Keeping
+from reconciler.loop.observation import Look, Looks, Observer, Seen, observed
 from reconciler.loop.pace import give_way
 from reconciler.loop.pardons import Pardons
 from reconciler.loop.publisher import Publisher
@@ -43,7 +40,7 @@ from reconciler.loop.report import ModelFacts, planned
 from reconciler.loop.standstill import Scene, Standstill, standstill
 from reconciler.metrics import Metrics, TickResult
 from reconciler.plan.actions import AbortFetch, Plan
-from reconciler.plan.desired import Desired, DesiredModel, Format
+from reconciler.plan.desired import Desired, DesiredModel
 from reconciler.plan.ending import ending
 from reconciler.plan.fallbacks import hashes
 from reconciler.plan.ids import ModelName
@@ -77,7 +74,6 @@ class Reconciler:
         comparisons: Comparisons,
         mendings: Mendings,
         hints: HubQuestions[str],
-        formats: HubQuestions[Format],
         offers: HubQuestions[HubSays],
         pushes: Pushes,
         pardons: Pardons,
@@ -99,7 +95,6 @@ class Reconciler:
         self._comparisons = comparisons
         self._mendings = mendings
         self._hints = hints
-        self._formats = formats
         self._offers = offers
         self._pushes = pushes
         self._pardons = pardons
@@ -137,7 +132,6 @@ class Reconciler:
         await self._comparisons.close()
         await self._mendings.close()
         await self._hints.close()
-        await self._formats.close()
         await self._offers.close()
         await self._pushes.close()
 
@@ -209,7 +203,6 @@ class Reconciler:
         self._comparisons.doubt(doubted)
         self._mendings.watch(damaged(looks, self._books))
         self._hints.watch(without_backend(looks))
-        self._formats.watch(unlisted(looks))
         self._offers.watch(unfetched(looks))
         suspend = desired is not None and desired.suspend
         self._pushes.watch(watched(looks, doubted, suspend=suspend))

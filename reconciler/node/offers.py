@@ -1,4 +1,4 @@
-"""Reads in the hub how large a model is, before it is fetched."""
+"""Reads in the hub of which format a model is and how large, before it is fetched."""
 
 from collections.abc import Sequence
 

@@ -26,7 +26,6 @@ from reconciler.backend.discovery import Discovery
 from reconciler.backend.engines import Engines
 from reconciler.backend.offer import HubSays
 from reconciler.cache.beside import gguf_hint
-from reconciler.cache.format_in_hub import format_in_hub
 from reconciler.cache.model_cache import ModelCache
 from reconciler.cache.pin_board import Owner
 from reconciler.events import Journal
@@ -56,7 +55,6 @@ from reconciler.node.tokens import TokenCount
 from reconciler.observe.devices.survey import survey
 from reconciler.observe.engine_pages import EnginePages
 from reconciler.observe.host_memory import read_physical
-from reconciler.plan.desired import Format
 from reconciler.plan.ids import ModelName, NodeName
 from reconciler.proxy.app import create_app
 from reconciler.proxy.bounds import Bounds
@@ -153,10 +151,7 @@ async def assembled(
         stopper = Stopper(backends, tokens, hurry)
         hints = HubQuestions("gguf-hints", store, gguf_hint, wake=wakeup.set)
         offers = HubQuestions(
-            "hub-sizes", store, partial(offer_of, writer), silence=HubSays(), wake=wakeup.set
-        )
-        formats = HubQuestions(
-            "hub-formats", store, format_in_hub, silence=Format.AUTO, wake=wakeup.set
+            "hub-offers", store, partial(offer_of, writer), silence=HubSays(), wake=wakeup.set
         )
         comparisons = Comparisons(cache, wake=wakeup.set)
         mendings = Mendings(cache, wake=wakeup.set)
@@ -216,12 +211,10 @@ async def assembled(
                     environment=settings.environment,
                     hung=liveness.hung,
                     hints=hints.told,
-                    formats=formats.told,
                     offers=offers.told,
                 ),
                 fallbacks=Fallbacks(lambda: engines.inventory),
                 hints=hints,
-                formats=formats,
                 offers=offers,
                 gpus=GpuLedger(
                     watch,
@@ -239,7 +232,7 @@ async def assembled(
                     mendings=mendings,
                     comparisons=comparisons,
                     pushes=pushes,
-                    formats=formats,
+                    offers=offers,
                     inventory=lambda: engines.inventory,
                     chronicle=chronicle,
                 ),

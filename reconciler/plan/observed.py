@@ -153,10 +153,9 @@ class ObservedModel:
     `hindrance`: why it cannot be started just now (a secret's file is missing). Both are found
     without starting anything, so they never cost what serves. None: nothing speaks against it.
     `unknown`: what has to be known before it can be planned, and is being asked; None: nothing.
-    `unlisted`: the same, before its files are fetched.
-    `unsized`: the same, before its files are fetched. `needs`: of memory.
-    `download_bytes`: of files that are not here; None: not known. `resuming`: we have stopped its
-    process, not for a failure, and started no other since.
+    `unoffered`: the same, before its files are fetched. `needs`: of memory. `download_bytes`: of
+    files that are not here; None: not known. `resuming`: we have stopped its process, not for a
+    failure, and started no other since.
     """
 
     name: ModelName
@@ -165,13 +164,12 @@ class ObservedModel:
     refusal: str | None = None
     hindrance: str | None = None
     unknown: str | None = None
-    unsized: str | None = None
+    unoffered: str | None = None
     needs: Needs = field(default_factory=dict)
     download_bytes: int | None = None
     resuming: bool = False
     in_flight: InFlight | None = None
     failure: Failure | None = None
-    unlisted: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -165,11 +165,9 @@ def _towards(case: Case, wanted: DesiredModel, now: float) -> Step:
     if barred is not None:
         return barred
     again = f"; {ordinal(failure.count + 1)} try, after: {failure.reason}" if failure else ""
-    if case.instance is None and case.seen.unlisted is not None:
-        return Step(state=State.PENDING, reason=f"waits: {case.seen.unlisted}")
     if case.instance is None:
-        if case.seen.unsized is not None:
-            return Step(state=State.PENDING, reason=f"waits: {case.seen.unsized}")
+        if case.seen.unoffered is not None:
+            return Step(state=State.PENDING, reason=f"waits: {case.seen.unoffered}")
         reason = f"files of {wanted.spec.source} are not in the cache{again}"
         fetch = FetchFiles(model=case.name, spec_hash=wanted.fetch_key, reason=reason)
         return Step(state=State.CACHING, reason=reason, action=fetch)

@@ -1,16 +1,16 @@
-"""A hub in a folder is asked: for the GGUF of what cannot run otherwise, and for formats."""
+"""A hub in a folder is asked: for the GGUF of what cannot run otherwise, and what it offers."""
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from reconciler.apply.hub_questions import HubQuestions
+from reconciler.backend.offer import HubSays
 from reconciler.cache.beside import gguf_beside, gguf_hint
-from reconciler.cache.format_in_hub import format_in_hub
 from reconciler.cache.store import Store
-from reconciler.errors import XgenError
-from reconciler.plan.desired import Format
+from reconciler.node.offers import offer_of
 from reconciler.plan.ids import ModelName
 from tests.apply.test_comparisons import until
 from tests.cache.specs import CountingStore, put, spec
@@ -23,12 +23,12 @@ def asking(store: Store, woken: asyncio.Event) -> HubQuestions[str]:
     return HubQuestions("hints", store, gguf_hint, wake=woken.set, between_seconds=0.001)
 
 
-def formats(store: Store | None, woken: asyncio.Event) -> HubQuestions[Format]:
+def offers(store: Store | None, woken: asyncio.Event) -> HubQuestions[HubSays]:
     return HubQuestions(
-        "formats",
+        "offers",
         store,
-        format_in_hub,
-        silence=Format.AUTO,
+        partial(offer_of, None),
+        silence=HubSays(),
         wake=woken.set,
         between_seconds=0.001,
     )
@@ -75,37 +75,12 @@ async def test_while_the_hub_is_away_nothing_is_said(tmp_path: Path) -> None:
     await hints.close()
 
 
-@pytest.mark.parametrize(
-    ("files", "said", "expected"),
-    [
-        (["a.gguf"], {}, Format.GGUF),
-        (["a.safetensors", "config.json"], {}, Format.SAFETENSORS),
-        (["a.safetensors", "a.gguf"], {}, Format.SAFETENSORS),
-        (["a.safetensors", "a.gguf"], {"file": "a.gguf"}, Format.GGUF),
-    ],
-)
-def test_the_files_that_would_be_fetched_tell_the_format(
-    tmp_path: Path, files: list[str], said: dict[str, str], expected: Format
-) -> None:
-    for name in files:
-        put(tmp_path, f"models/org_name/{name}")
-
-    assert format_in_hub(CountingStore(tmp_path), spec("models/org_name", **said)) is expected
-
-
-def test_a_format_that_is_said_and_not_there_names_both(tmp_path: Path) -> None:
-    put(tmp_path, "models/org_name/a.gguf")
-
-    with pytest.raises(XgenError, match=r"says format: safetensors, and there is a\.gguf"):
-        format_in_hub(CountingStore(tmp_path), spec("models/org_name", format=Format.SAFETENSORS))
-
-
 @pytest.mark.parametrize("hub", [True, False])
 async def test_what_the_hub_cannot_tell_keeps_nobody_waiting(tmp_path: Path, hub: bool) -> None:
     woken = asyncio.Event()
-    asked = formats(CountingStore(tmp_path / "gone") if hub else None, woken)
+    asked = offers(CountingStore(tmp_path / "gone") if hub else None, woken)
     asked.watch({MODEL: spec("models/org_name")})
     async with asyncio.timeout(30):
         await woken.wait()
-    assert asked.told == {MODEL: Format.AUTO}
+    assert asked.told == {MODEL: HubSays()}
     await asked.close()

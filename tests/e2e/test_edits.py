@@ -297,6 +297,9 @@ def test_the_hub_tells_the_format_where_no_name_does_before_anything_is_fetched(
     assert "the manifest says format: gguf, and there is model.safetensors" in said
     assert not list((agent.data / "models").rglob("*.safetensors"))
 
+    agent.write(manifest(model("big", **big)))  # else another one fetches what it waits for
+    for other in ("small", "falls", "said"):
+        agent.wait_gone(other)
     (agent.hub / "models/big/model.safetensors").unlink()
     agent.model_file("models/big")
     agent.wait_state("big", "blocked")

@@ -7,7 +7,8 @@ import pytest
 
 from reconciler.backend.engines import Assessment
 from reconciler.loop.books import Books
-from reconciler.loop.observation import Look, Seen, damaged, doubts, observed, watched
+from reconciler.loop.hub_subjects import damaged, doubts, watched
+from reconciler.loop.observation import Look, Seen, observed
 from reconciler.plan.desired import Format, Refresh
 from reconciler.plan.ids import FilesDigest, SpecHash
 from reconciler.plan.observed import FilesCached, Observed

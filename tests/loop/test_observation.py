@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from reconciler.backend.engines import Assessment, Engines
-from reconciler.backend.offer import Offer
+from reconciler.backend.model_info import ModelInfo
+from reconciler.backend.offer import HubSays, Offer
 from reconciler.cache.model_cache import ModelCache
 from reconciler.loop.observation import Looks, Observer, Secrets
-from reconciler.plan.desired import DesiredModel, SecretRef
+from reconciler.plan.desired import DesiredModel, Format, SecretRef
 from reconciler.plan.gpus import Gpu
-from reconciler.plan.ids import FilesDigest, Instance, SpecHash
+from reconciler.plan.ids import FilesDigest, Instance, ModelName, SpecHash
 from reconciler.plan.observed import FilesCached
 from tests.backend.build import inventory, llama_server, model
 from tests.e2e.agent import MINIMAL_GGUF
@@ -55,6 +56,7 @@ class Watching:
         self.file = folder / "model.gguf"
         self.file.write_bytes(MINIMAL_GGUF)
         self.engines = engines
+        self.offers: dict[ModelName, HubSays] = {}
         nobody: Any = None
         self._observer = Observer(
             cache=ModelCache(folder / "models", None),
@@ -64,6 +66,7 @@ class Watching:
             memory=nobody,
             environment=ENVIRONMENT,
             hung=dict,
+            offers=self.offers,
         )
 
     def look(self, *models: DesiredModel, running: Instance | None = None) -> Looks:
@@ -134,6 +137,20 @@ def test_a_model_that_left_is_forgotten(watching: Watching) -> None:
     assert watching.look() == {}
     watching.look(watching.model())
     assert watching.engines.asked == 2
+
+
+def test_what_the_hub_says_of_the_format_is_assessed_before_the_files_are_here(
+    watching: Watching,
+) -> None:
+    wants = model(source="models/org_name")
+    (unasked,) = watching.look(wants).values()
+    assert (unasked.refusal, unasked.offered.unoffered is None) == (None, False)
+    offer = Offer(format=Format.SAFETENSORS, size_bytes=1, weights_bytes=1, info=ModelInfo())
+    watching.offers[wants.name] = HubSays(spec=wants.spec, offer=offer)
+    (told,) = watching.look(wants).values()
+    assert told.assessment.format is Format.SAFETENSORS
+    assert told.assessment.no_backend is not None
+    assert told.offered.unoffered is None
 
 
 def test_a_variable_that_the_agent_does_not_have_is_a_refusal(watching: Watching) -> None:

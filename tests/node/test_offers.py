@@ -1,15 +1,18 @@
 """What a real hub says of a model before it is fetched."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from reconciler.backend.model_info import ModelInfo
 from reconciler.backend.offer import Offer
+from reconciler.errors import XgenError
 from reconciler.node.hub import make_store, make_writer
 from reconciler.node.offers import offer_of
 from reconciler.plan.desired import Format, ModelSpec
 from reconciler.settings import HubSettings
+from tests.cache.specs import put
 from tests.cli.command import xgen_model
 from tests.gguf_file import header
 
@@ -35,9 +38,9 @@ def hub(tmp_path: Path) -> str:
     return str(tmp_path / "hub")
 
 
-def offer(hub: str, source: str = PREFIX) -> Offer | None:
+def offer(hub: str, source: str = PREFIX, **said: Any) -> Offer | None:
     settings = HubSettings(location=hub)
-    store, spec = make_store(settings), ModelSpec(source=source)
+    store, spec = make_store(settings), ModelSpec(source=source, **said)
     assert store is not None
     says = offer_of(make_writer(settings, hub), store, spec)
     assert says.spec == spec
@@ -67,3 +70,31 @@ def test_without_a_catalog_the_files_alone_are_known(hub: str) -> None:
 
 def test_what_no_hub_has_is_offered_by_none(hub: str) -> None:
     assert offer(hub, "file:///nowhere/model.gguf") is None
+
+
+@pytest.mark.parametrize(
+    ("files", "said", "expected"),
+    [
+        (["a.gguf"], {}, Format.GGUF),
+        (["a.safetensors", "config.json"], {}, Format.SAFETENSORS),
+        (["a.safetensors", "a.gguf"], {}, Format.SAFETENSORS),
+        (["a.safetensors", "a.gguf"], {"file": "a.gguf"}, Format.GGUF),
+    ],
+)
+def test_the_files_that_would_be_fetched_tell_the_format(
+    hub: str, files: list[str], said: dict[str, str], expected: Format
+) -> None:
+    for name in files:
+        put(Path(hub), f"models/org_name/{name}")
+
+    told = offer(hub, "models/org_name", **said)
+
+    assert told is not None
+    assert told.format is expected
+
+
+def test_a_format_that_is_said_and_not_there_names_both(hub: str) -> None:
+    put(Path(hub), "models/org_name/a.gguf")
+
+    with pytest.raises(XgenError, match=r"says format: safetensors, and there is a\.gguf"):
+        offer(hub, "models/org_name", format=Format.SAFETENSORS)

@@ -160,8 +160,7 @@ def observed_model(name: str, data: Data) -> ObservedModel:
         refusal=data.get("refusal"),
         hindrance=data.get("hindrance"),
         unknown=data.get("unknown"),
-        unlisted=data.get("unlisted"),
-        unsized=data.get("unsized"),
+        unoffered=data.get("unoffered"),
         needs={pool: need(each) for pool, each in _by_pool(data.get("need")).items()},
         resuming=data.get("resuming", False),
         in_flight=under_way
