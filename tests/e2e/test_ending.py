@@ -129,7 +129,13 @@ def test_a_signal_during_a_load_ends_it(agent: Agent) -> None:
     assert agent.processes() == []
 
 
-def test_a_store_that_hangs_does_not_hold_the_end(make_agent: MakeAgent) -> None:
+@pytest.mark.parametrize(
+    ("skip_memory_check", "said"),
+    [("true", "are not in the cache"), ("false", "the hub is being asked")],
+)
+def test_a_store_that_hangs_does_not_hold_the_end(
+    make_agent: MakeAgent, skip_memory_check: str, said: str
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as deaf:  # connects, and never says a word
         agent = make_agent("--hub", "s3://models")
         agent.environment |= {
@@ -137,10 +143,10 @@ def test_a_store_that_hangs_does_not_hold_the_end(make_agent: MakeAgent) -> None
             "MINIO_ACCESS_KEY": "key",
             "MINIO_SECRET_KEY": "secret",
         }
-        agent.write(manifest(model("a")))
+        agent.write(manifest(model("a", skip_memory_check=skip_memory_check)))
         agent.start()
         agent.wait_up()
-        agent.wait_state("a", "caching")
+        agent.wait_model("a", lambda entry: said in entry["reason"])
         assert agent.stop() == 0
 
 

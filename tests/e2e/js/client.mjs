@@ -37,11 +37,13 @@ async function rejection(promise) {
   return { raised: null };
 }
 
-/** Until the model's requests in flight are so many; the test's own time limit ends it. */
+/** Until so many requests are in flight, at the agent and at the engine; the test's limit ends it. */
 async function untilInFlight(name, count) {
   for (;;) {
     const { models } = await (await fetch(`${url}/api/cluster/_self`)).json();
-    if (models.find((model) => model.name === name).in_flight === count) return;
+    const { in_flight, port } = models.find((model) => model.name === name);
+    const { running } = await (await fetch(`http://127.0.0.1:${port}/debug/state`)).json();
+    if (in_flight === count && running === count) return;
     await new Promise((go) => setTimeout(go, 20));
   }
 }
