@@ -5,14 +5,14 @@ model waits for it.
 """
 
 import importlib.util
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from importlib.metadata import Distribution, PackageNotFoundError, distribution
 
 from reconciler.backend.asking import Unusable, ask
 from reconciler.backend.discovery import Discovery, Finder
-from reconciler.backend.engine_files import metadata_files, stamps
+from reconciler.backend.engine_files import installed, metadata_files, stamps
 from reconciler.backend.inventory import (
     LLAMA_CPP_PYTHON,
     XLLAMACPP,
@@ -128,11 +128,8 @@ def _ask_xllamacpp(path: str | None, python: str, search_path: str, seconds: flo
     if path is None:
         gap = Missing(id=XLLAMACPP, reason="not installed; pip install 'xgen-model[demo]'")
         return Asked(found=(gap,))
-    try:
-        wheel: Distribution | None = distribution("xllamacpp")
-    except PackageNotFoundError:
-        wheel = None
-    files = (path, *(metadata_files(wheel) if wheel else ()))
+    wheel = installed(XLLAMACPP, sys.path)
+    files = (path, *(metadata_files(XLLAMACPP, wheel) if wheel else ()))
     marks = stamps(files)
     try:
         ask((python, "-P", "-c", "import xllamacpp"), "when imported", search_path, seconds)

@@ -1,10 +1,12 @@
 """Which very files an engine is: what is compared to see that it was replaced."""
 
+import errno
 import os
 import re
+import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
-from importlib.metadata import Distribution
+from importlib.metadata import Distribution, distributions
 from pathlib import Path
 
 _SETTLED_NANOSECONDS = 2_000_000_000
@@ -12,6 +14,7 @@ _SETTLED_NANOSECONDS = 2_000_000_000
 of two seconds, and so has a program that copies its files one after another."""
 
 _SCRIPT_BYTES = 4096
+_METADATA = ("{}-*.dist-info/METADATA", "{}.egg-info/PKG-INFO", "{}-*.egg-info/PKG-INFO")
 _PATHS = re.compile(r"(?<![\w.$}-])/[^\s\"'`$;&|<>(){}]+")
 
 
@@ -31,12 +34,23 @@ def stamps(paths: Iterable[str]) -> Stamps:
     return tuple(Stamp(path, _identity(path)) for path in dict.fromkeys(paths))
 
 
+def beginning(path: str) -> bytes:
+    """The first bytes. OSError also for what is no regular file: an open of a named pipe waits for
+    one who writes."""
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", path)
+        return os.read(fd, _SCRIPT_BYTES)
+    finally:
+        os.close(fd)
+
+
 def programs(path: str) -> tuple[str, ...]:
     """The file itself; of a script also the programs that it names by their absolute path: it stays
     as it is where what it calls is replaced."""
     try:
-        with open(path, "rb") as file:
-            text = file.read(_SCRIPT_BYTES)
+        text = beginning(path)
     except OSError:
         return (path,)
     if not text.startswith(b"#!"):
@@ -46,11 +60,20 @@ def programs(path: str) -> tuple[str, ...]:
     return (path, *(each for each in called if os.access(each, os.X_OK)))
 
 
-def metadata_files(distribution: Distribution) -> tuple[str, ...]:
+def installed(name: str, folders: Iterable[str]) -> Distribution | None:
+    """The first package of that name in `folders` whose metadata can be read without waiting, as
+    that of a named pipe cannot."""
+    for found in distributions(name=name, path=list(folders)):
+        files = metadata_files(name, found)
+        if files and all(os.path.isfile(file) and os.access(file, os.R_OK) for file in files):
+            return found
+    return None
+
+
+def metadata_files(name: str, distribution: Distribution) -> tuple[str, ...]:
     """Of an installed package. Another version of it has another file."""
-    stem = (distribution.metadata["Name"] or "").replace("-", "_")
-    beside = Path(str(distribution.locate_file(""))).glob(f"{stem}-*.dist-info/METADATA")
-    return tuple(sorted(map(str, beside)))
+    folder, stem = Path(str(distribution.locate_file(""))), name.replace("-", "_")
+    return tuple(sorted(str(file) for each in _METADATA for file in folder.glob(each.format(stem))))
 
 
 def just_written(paths: Iterable[str], *, since_ns: int) -> bool:

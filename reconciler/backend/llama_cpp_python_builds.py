@@ -9,11 +9,11 @@ import json
 import os
 import shutil
 from dataclasses import replace
-from importlib.metadata import Distribution, distributions
+from importlib.metadata import Distribution
 from pathlib import Path
 
 from reconciler.backend.asking import Unusable, ask, need_executable
-from reconciler.backend.engine_files import metadata_files, stamps
+from reconciler.backend.engine_files import installed, metadata_files, stamps
 from reconciler.backend.inventory import LLAMA_CPP_PYTHON, Asked, Build, Missing
 from reconciler.backend.llama_cpp_python import SERVER
 from reconciler.backend.llama_cpp_python_params import flags_of
@@ -55,8 +55,8 @@ def ask_llama_cpp_python(path: str | None, search_path: str, seconds: float) -> 
     try:
         need_executable(path)
         folders = _folders(path, search_path, seconds)
-        found = next(iter(distributions(name=_DISTRIBUTION, path=list(folders))), None)
-        files = (*files, *(metadata_files(found) if found else folders))
+        found = installed(_DISTRIBUTION, folders)
+        files = (*files, *(metadata_files(_DISTRIBUTION, found) if found else folders))
         marks = stamps(files)
         build = _build(path, found, search_path, seconds)
     except Unusable as exc:

@@ -10,11 +10,17 @@ import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from importlib.metadata import Distribution, distributions
+from importlib.metadata import Distribution
 from pathlib import Path
 
 from reconciler.backend.asking import Unusable, ask, need_executable
-from reconciler.backend.engine_files import metadata_files, programs, stamps
+from reconciler.backend.engine_files import (
+    beginning,
+    installed,
+    metadata_files,
+    programs,
+    stamps,
+)
 from reconciler.backend.flags import Flag, Flags, Takes
 from reconciler.backend.inventory import VLLM_CPU, VLLM_CUDA, VLLM_ROCM, Asked, Build, Missing
 from reconciler.backend.vllm import SERVE
@@ -141,8 +147,7 @@ def _interpreter(script: str) -> str | None:
 
 def _of_first_line(script: str) -> str | None:
     try:
-        with open(script, "rb") as file:
-            first = file.readline(4096)
+        first = beginning(script).partition(b"\n")[0]
     except OSError as exc:
         raise Unusable(f"cannot be read: {exc.strerror}") from exc
     words = first.removeprefix(b"#!").decode("utf-8", "replace").split()
@@ -159,10 +164,9 @@ def _folders(interpreter: str, search_path: str, seconds: float) -> tuple[str, .
 
 def _read(folders: tuple[str, ...]) -> _Found | None:
     there: dict[str, Distribution] = {}
-    for distribution in distributions(path=list(folders)):
-        name = (distribution.metadata["Name"] or "").lower().replace("_", "-")
-        if name in (*_DISTRIBUTIONS, "torch"):
-            there.setdefault(name, distribution)
+    for name in (*_DISTRIBUTIONS, "torch"):
+        if (distribution := installed(name, folders)) is not None:
+            there[name] = distribution
     version = next((there[name].version for name in _DISTRIBUTIONS if name in there), None)
     if version is None:
         return None
@@ -170,7 +174,7 @@ def _read(folders: tuple[str, ...]) -> _Found | None:
     return _Found(
         version=version,
         id=_vendor(version, torch, there),
-        files=tuple(file for each in there.values() for file in metadata_files(each)),
+        files=tuple(file for name, each in there.items() for file in metadata_files(name, each)),
     )
 
 

@@ -1,5 +1,6 @@
 """Discovery, against programs that behave as broken engines do."""
 
+import os
 import stat
 import sys
 from pathlib import Path
@@ -131,6 +132,26 @@ def test_says_what_is_wrong_with_a_file_that_cannot_be_run(tmp_path: Path) -> No
     assert why_missing(look(str(path))) == f"{path} is not executable"
     path.chmod(0o755)
     assert why_missing(look(str(path))) == f"{path} cannot be run: Exec format error"
+
+
+def test_a_named_pipe_in_the_place_of_an_engine_holds_nothing_up(tmp_path: Path) -> None:
+    """An open of one waits until somebody writes."""
+    pipe = tmp_path / "llama-server"
+    os.mkfifo(pipe, 0o755)
+    assert why_missing(look(str(pipe))) == f"{pipe} is not a file"
+    assert why_missing(look(None, search_path=str(tmp_path))) == f"{pipe} is not a file"
+
+
+def test_a_program_that_becomes_a_named_pipe_is_missing(tmp_path: Path) -> None:
+    path = script(tmp_path, "echo version: 1")
+    engines = discovery(
+        llama_server=path, vllm=None, search_path="/usr/bin:/bin", python=sys.executable
+    )
+    assert build(engines.look()).version == "1"
+    os.unlink(path)
+    os.mkfifo(path, 0o755)
+    engines.look()  # one look to see it, one to see it settled
+    assert why_missing(engines.look()) == f"{path} is not a file"
 
 
 def test_says_how_to_get_a_llama_server_where_there_is_none(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Discovery of vLLM: which it is and which version, without a start of it."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -104,6 +105,17 @@ def test_says_why_there_is_none(tmp_path: Path) -> None:
     assert why_missing(other) == (f"{other} gave no version when asked for it, so it is no vllm")
     dying = executable(tmp_path / "dying", "kill -ILL $$", "/bin/sh")
     assert why_missing(dying) == f"{dying} died of SIGILL when asked for --version"
+
+
+def test_named_pipes_in_the_place_of_files_hold_nothing_up(tmp_path: Path) -> None:
+    """An open of one waits until somebody writes."""
+    os.mkfifo(tmp_path / "vllm", 0o755)
+    assert why_missing(tmp_path / "vllm") == f"{tmp_path}/vllm is not a file"
+    python = environment(tmp_path, "vllm 0.32.0", "torch 2.13.0")
+    for metadata in tmp_path.glob("site-packages/*/METADATA"):
+        metadata.unlink()
+        os.mkfifo(metadata)
+    assert why_missing(python) == f"{python} has no vllm in its environment"
 
 
 @pytest.mark.parametrize(
