@@ -31,12 +31,14 @@ class Takes(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flag:
-    """One option. `names` and `negations` begin with `--`; `removed`: what to use instead."""
+    """One option. `names` and `negations` begin with `--`; `removed`: what to use instead;
+    `choices`: the values that it knows, where they are told."""
 
     names: tuple[str, ...]
     negations: tuple[str, ...] = ()
     takes: Takes = Takes.VALUE
     removed: str | None = None
+    choices: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:

@@ -5,15 +5,17 @@ load at all, only an import tells, which takes a second.
 """
 
 import importlib.util
-import json
 import os
 import shutil
 from dataclasses import replace
 from importlib.metadata import Distribution
 from pathlib import Path
 
+import msgspec
+
 from reconciler.backend.asking import Unusable, ask, need_executable
 from reconciler.backend.engine_files import installed, metadata_files, stamps
+from reconciler.backend.flags import Flags
 from reconciler.backend.inventory import LLAMA_CPP_PYTHON, Asked, Build, Missing
 from reconciler.backend.llama_cpp_python import SERVER
 from reconciler.backend.llama_cpp_python_params import flags_of
@@ -22,18 +24,46 @@ _DISTRIBUTION = "llama-cpp-python"
 _ISOLATED = "-I"
 _PATHS = r"import sys; print(*sys.path, sep='\n')"
 _SETTINGS = """
-import json
+import ast, inspect, json
 import llama_cpp.server.app
 from llama_cpp.server.settings import Settings
+
+def chat_formats():
+    from llama_cpp.llama_chat_format import LlamaChatCompletionHandlerRegistry
+    from llama_cpp.server import model
+    compared = {
+        word.value
+        for node in ast.walk(ast.parse(inspect.getsource(model)))
+        if isinstance(node, ast.Compare) and getattr(node.left, "attr", None) == "chat_format"
+        for word in ast.walk(node)
+        if isinstance(word, ast.Constant) and isinstance(word.value, str)
+    }
+    registered = LlamaChatCompletionHandlerRegistry()._chat_handlers
+    return sorted({*compared, *registered}) if compared and registered else []
+
+try:
+    formats = chat_formats()
+except Exception:
+    formats = []
+settings = {name: str(field.annotation) for name, field in Settings.model_fields.items()}
 print()
-print(json.dumps({name: str(field.annotation) for name, field in Settings.model_fields.items()}))
+print(json.dumps({"settings": settings, "chat_formats": formats}))
 """
+"""Most chat formats are in a registry; those with a projector are in the server's code alone. Where
+either is not as it was, nothing is said of them."""
 _IMPORT = 3
 """An import of a thousand files takes that many times what an answer does, on a busy machine."""
 _NOWHERE = (
     "neither the python on PATH nor our own has it; install llama-cpp-python[server] in an "
     "environment of its own and give --llama-cpp-python PYTHON"
 )
+
+
+class _Told(msgspec.Struct, frozen=True):
+    """`settings`: by name, with their types."""
+
+    settings: dict[str, str]
+    chat_formats: tuple[str, ...]
 
 
 def locate_llama_cpp_python(search_path: str, python: str) -> str | None:
@@ -86,12 +116,12 @@ def _build(path: str, found: Distribution | None, search_path: str, seconds: flo
         command=(path, *SERVER),
         version=found.version,
         detail=f"{path}, llama-cpp-python {found.version}",
-        flags=flags_of(_settings(path, search_path, seconds)),
+        flags=_flags(path, search_path, seconds),
     )
 
 
-def _settings(path: str, search_path: str, seconds: float) -> dict[str, str]:
-    """By name, with their types; raises Unusable."""
+def _flags(path: str, search_path: str, seconds: float) -> Flags:
+    """Raises Unusable."""
     command = (path, _ISOLATED, "-c", _SETTINGS)
     try:
         answer = ask(command, "when its server was imported", search_path, seconds * _IMPORT)
@@ -99,9 +129,7 @@ def _settings(path: str, search_path: str, seconds: float) -> dict[str, str]:
         cure = "; install llama-cpp-python[server]" if "ModuleNotFoundError" in str(exc) else ""
         raise Unusable(f"{exc}{cure}") from exc
     try:
-        settings = json.loads(answer.rstrip().rpartition("\n")[2])
-    except ValueError:
-        settings = None
-    if not isinstance(settings, dict):
-        raise Unusable("did not tell its settings when its server was imported")
-    return {str(name): str(annotation) for name, annotation in settings.items()}
+        told = msgspec.json.decode(answer.rstrip().rpartition("\n")[2], type=_Told)
+    except msgspec.MsgspecError as exc:
+        raise Unusable("did not tell its settings when its server was imported") from exc
+    return flags_of(told.settings, told.chat_formats)

@@ -5,7 +5,8 @@ have both, so that a manifest means the same on every backend of the family; the
 of llama.h and ggml.h. What is in neither cannot be said to it.
 """
 
-from collections.abc import Callable, Mapping
+import difflib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from reconciler.backend.arguments import Argument
@@ -30,6 +31,9 @@ _CACHE_TYPES = {
     "iq4_nl": "20",
     "bf16": "30",
 }
+_CHAT_FORMAT = "chat_format"
+_OF_THE_FILE = "chat_template."
+"""Formats that a GGUF brings itself, as `chat_template.tool_use`."""
 _ON_OFF = {"on": "true", "off": "false"}
 
 Said = tuple[tuple[str, tuple[str, ...]], ...]
@@ -183,14 +187,19 @@ PARAMETERS: tuple[Parameter, ...] = (
 _BY_FLAG: Mapping[Flag, Parameter] = {each.flag: each for each in PARAMETERS}
 
 
-def flags_of(settings: Mapping[str, str]) -> Flags:
-    """Of an installed server. `settings`: names, with their types as Python writes them."""
+def flags_of(settings: Mapping[str, str], chat_formats: Sequence[str] = ()) -> Flags:
+    """Of an installed server. `settings`: names, with their types as Python writes them.
+    `chat_formats`: those that it knows; none: it does not tell."""
     table = [each.flag for each in PARAMETERS if settings.keys() >= {*each.settings}]
     if KV_OVERRIDES in settings:
         table.append(POOLING)
     taken = {name for flag in table for name in flag.names}
     own = [
-        Flag(names=(name,), takes=_takes(annotation))
+        Flag(
+            names=(name,),
+            takes=_takes(annotation),
+            choices=tuple(chat_formats) if setting == _CHAT_FORMAT else (),
+        )
         for setting, annotation in settings.items()
         if (name := f"--{setting.replace('_', '-')}") not in taken
     ]
@@ -203,8 +212,19 @@ def said(argument: Argument) -> Said:
         if argument.flag.takes is Takes.NOTHING:
             return parameter.read(argument.name not in argument.flag.negations)
         return parameter.read(argument.values)
+    _need_known(argument)
     setting = argument.flag.name.removeprefix("--").replace("-", "_")
     return ((setting, argument.values or ("true",)),)
+
+
+def _need_known(argument: Argument) -> None:
+    """The server takes any chat format, and then fails at each chat."""
+    choices = argument.flag.choices
+    for word in argument.values:
+        if choices and word not in choices and not word.startswith(_OF_THE_FILE):
+            close = difflib.get_close_matches(word, choices, n=1)
+            instead = f"did you mean {close[0]}?" if close else f"there are {', '.join(choices)}"
+            raise ValueError(f"it has no {word!r}; {instead}")
 
 
 def _takes(annotation: str) -> Takes:

@@ -70,6 +70,40 @@ def test_its_version_and_its_flags_are_what_is_installed(tmp_path: Path) -> None
     assert [found.flags.find(name) is not None for name in names] == [True] * 3 + [False] * 2
 
 
+CHAT_FORMAT = """
+class LlamaChatCompletionHandlerRegistry:
+    _chat_handlers = {"chatml": None, "gemma": None}
+"""
+MODEL = """
+def load(settings):
+    if settings.chat_format == "llava-1-5":
+        return 1
+    elif settings.chat_format in ("mtmd", "gemma4"):
+        return settings.cache_type == "disk"
+"""
+
+
+@pytest.mark.parametrize(
+    ("chat_format", "model", "formats"),
+    [
+        (CHAT_FORMAT, MODEL, ("chatml", "gemma", "gemma4", "llava-1-5", "mtmd")),
+        (CHAT_FORMAT, "", ()),
+        ("", MODEL, ()),
+    ],
+    ids=["told", "another server", "another registry"],
+)
+def test_its_chat_formats_are_those_that_it_registers_and_those_in_its_code(
+    tmp_path: Path, chat_format: str, model: str, formats: tuple[str, ...]
+) -> None:
+    settings = SETTINGS.replace('"n_ctx": Field(int)', '"chat_format": Field(str)')
+    python = environment(tmp_path / "venv", app="", settings=settings, model=model)
+    (package,) = tmp_path.glob("venv/lib/python3*/site-packages/llama_cpp")
+    (package / "llama_chat_format.py").write_text(chat_format, encoding="utf-8")
+    flag = build(python).flags.find("--chat-format")
+    assert flag is not None
+    assert flag.choices == formats
+
+
 def test_what_lies_in_the_working_directory_is_not_imported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

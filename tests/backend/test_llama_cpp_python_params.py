@@ -1,5 +1,6 @@
 """llama-server's flags as settings of llama-cpp-python's server."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -37,6 +38,26 @@ def test_every_setting_is_a_flag_that_the_policy_knows() -> None:
         assert flags.find(f"--{setting.replace('_', '-')}") is not None, setting
         ruling = flag_ruling("llama", setting, None)
         assert ruling is None or ruling.never, setting
+
+
+@pytest.mark.parametrize(
+    ("word", "refusal"),
+    [
+        ("chatml", None),
+        ("chat_template.tool_use", None),
+        ("chatlm", "it has no 'chatlm'; did you mean chatml?"),
+        ("bogus", "it has no 'bogus'; there are chatml, mtmd"),
+    ],
+)
+def test_a_chat_format_is_one_that_the_build_knows(word: str, refusal: str | None) -> None:
+    """It takes any, and then answers each chat with 500."""
+    build = replace(llama_cpp_python(), flags=flags_of(SETTINGS, ("chatml", "mtmd")))
+    said = None
+    try:
+        check(spec(extra_args={"chat_format": word}), "/", LLM, build)
+    except Rejected as exc:
+        said = str(exc)
+    assert said == (refusal and f"cannot tell llama-cpp-python 0.3.36 --chat-format: {refusal}")
 
 
 @pytest.mark.parametrize(
