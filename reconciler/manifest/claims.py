@@ -108,10 +108,13 @@ class _Owner:
         if _get(self.model, "enabled") is False or not isinstance(ids, list):
             return
         names = [str(node) for node in nodes] if isinstance(nodes, list) else None
+        first: dict[str, int] = {}
         for position, gpu in enumerate(ids):
+            first.setdefault(str(gpu), position)
+        for gpu, position in first.items():
             yield GpuClaim(
                 claim=self._claim("GPU", ("gpu_ids", position)),
-                gpu=str(gpu),
+                gpu=gpu,
                 nodes=None if names is None else frozenset(names),
                 share=_share(_get(self.model, "gpu_memory")),
             )

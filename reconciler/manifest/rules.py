@@ -6,6 +6,7 @@ another.
 
 from collections.abc import Iterator
 
+from reconciler.manifest.contradictions import contradictions
 from reconciler.manifest.family import LLAMA, VLLM, backend_family
 from reconciler.manifest.policy import (
     ALLOW_FLAG,
@@ -35,10 +36,12 @@ def rule_findings(document: JsonValue) -> Iterator[Finding]:
         yield from _flag_findings(where, _map(defaults.get(family)), family)
     for node, settings in _map(spec.get("node_settings")).items():
         if _map(settings).get("drain") is True and _map(settings).get("suspend") is True:
-            loc = ("spec", "node_settings", node)
-            yield Finding(loc=loc, message="drain and suspend exclude each other", at_key=True)
+            message = "drain and suspend exclude each other"
+            yield Finding(loc=("spec", "node_settings", node), message=message, at_key=True)
     for index, model in enumerate(_list(spec.get("models"))):
-        yield from _model_findings(("spec", "models", index), _map(model))
+        loc = ("spec", "models", index)
+        yield from _model_findings(loc, _map(model))
+        yield from contradictions(loc, _map(model), _map(defaults.get(VLLM)))
 
 
 def _model_findings(loc: Loc, model: _Map) -> Iterator[Finding]:
@@ -52,7 +55,8 @@ def _model_findings(loc: Loc, model: _Map) -> Iterator[Finding]:
         yield Finding(loc=(*loc, "refresh"), message=message, severity=Severity.WARNING)
     if str(model.get("source", "")).startswith("file:"):
         yield from _in_place_findings(loc, model)
-    yield from _repeated_nodes(loc, _list(model.get("nodes")))
+    yield from _repeated((*loc, "nodes"), "the node", _list(model.get("nodes")))
+    yield from _repeated((*loc, "gpu_ids"), "the GPU", _list(model.get("gpu_ids")))
     family = _family(model)
     yield from _flag_findings((*loc, "extra_args"), _map(model.get("extra_args")), family)
     yield from _env_findings((*loc, "env"), _map(model.get("env")))
@@ -95,13 +99,12 @@ def _family(model: _Map) -> str:
     )
 
 
-def _repeated_nodes(loc: Loc, nodes: list[JsonValue]) -> Iterator[Finding]:
+def _repeated(loc: Loc, what: str, listed: list[JsonValue]) -> Iterator[Finding]:
     seen: set[str] = set()
-    for index, node in enumerate(nodes):
-        if isinstance(node, str) and node in seen:
-            message = f"the node {shown(node)} stands twice"
-            yield Finding(loc=(*loc, "nodes", index), message=message)
-        seen.add(str(node))
+    for index, one in enumerate(listed):
+        if isinstance(one, str | int) and str(one) in seen:
+            yield Finding(loc=(*loc, index), message=f"{what} {shown(one)} stands twice")
+        seen.add(str(one))
 
 
 def _flag_findings(loc: Loc, flags: _Map, family: str) -> Iterator[Finding]:

@@ -141,7 +141,7 @@ def test_models_get_gpus_keep_them_and_lose_none_to_each_other(
             on_gpu("three", gpus="3"),
             on_gpu("too-much", gpu_ids="[2]", gpu_memory="0.2"),
             on_gpu("on-cpu", gpus="0"),
-            model("wrong", backend="vllm-cuda", gpus="0"),
+            model("wrong", backend="vllm-cpu"),
         )
     )
     old = held["pair"]
