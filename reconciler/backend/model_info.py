@@ -27,9 +27,9 @@ class ModelInfo:
     `architecture`: in the words of the format. `kind`: "model"; None in older GGUFs. `pooling`
     None: the model has none of its own, so it was not made for embeddings. `causal` False: an
     encoder, which reads a text as a whole and generates none. `scores`: it has a classification
-    head, as rerankers do. `dtype`: of the weights, as config.json names it.
-    `kv_bytes_per_token`: of the cache; `kv_heads`: on how many it is spread. `shards`: how many
-    GGUFs it is split into. `layers`: their sizes.
+    head, as rerankers do. `deaf`: it reads text alone, for sure. `dtype`: of the weights, as
+    config.json names it. `kv_bytes_per_token`: of the cache; `kv_heads`: on how many it is spread.
+    `shards`: how many GGUFs it is split into. `layers`: their sizes.
     """
 
     architecture: str | None = None
@@ -41,6 +41,7 @@ class ModelInfo:
     pooling: str | None = None
     causal: bool = True
     scores: bool = False
+    deaf: bool = False
     dtype: str | None = None
     kv_bytes_per_token: int | None = None
     kv_heads: int | None = None

@@ -26,6 +26,9 @@ _ENCODER = re.compile(
     r"(\w*Bert|\w*Roberta|Deberta\w*|Electra|MPNet|Gte\w*|T5Encoder)(Model|For\w+)"
     r"|\w+For(SequenceClassification|TokenClassification|MaskedLM)"
 )
+_DECODER = re.compile(r"\w+ForCausalLM")
+_HEARING = re.compile("audio|speech", re.IGNORECASE)
+"""Some decoders hear, too, such as Phi4MMForCausalLM: their settings then say how."""
 _HEAD = "ForSequenceClassification"
 _SETTINGS = ("config.json", "params.json")
 """One of them is what an engine begins with; the second is Mistral's own."""
@@ -55,6 +58,7 @@ def read_model(files: Mapping[str, str]) -> ModelInfo:
     return ModelInfo(
         architecture=architecture,
         causal=_ENCODER.fullmatch(architecture or "") is None,
+        deaf=_is_deaf(architecture or "", config),
         scores=architecture is not None and architecture.endswith(_HEAD),
         dtype=dtype if isinstance(dtype, str) else None,
         weights_bytes=_loaded(weights, files.get(_INDEX)),
@@ -62,6 +66,11 @@ def read_model(files: Mapping[str, str]) -> ModelInfo:
         kv_heads=hf_kv_heads(config),
         context_length=_context_length(config),
     )
+
+
+def _is_deaf(architecture: str, config: Mapping[str, JsonValue]) -> bool:
+    reads = _DECODER.fullmatch(architecture) or _ENCODER.fullmatch(architecture)
+    return reads is not None and not any(map(_HEARING.search, config))
 
 
 def read_folder(path: str) -> ModelInfo:

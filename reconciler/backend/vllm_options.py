@@ -56,6 +56,8 @@ def need_fit(spec: ModelSpec, path: str, info: ModelInfo) -> None:
         fault = f"{info.architecture} generates no text"
     if spec.type is ModelType.LLM and _ONLY_HEARS.match(info.architecture or ""):
         fault = f"{info.architecture} writes down what it hears; say type: transcription"
+    if spec.type is ModelType.TRANSCRIPTION and info.deaf and "hf_overrides" not in spec.extra_args:
+        fault = f"{info.architecture} hears nothing"
     if spec.type is ModelType.RERANK and not info.scores and "hf_overrides" not in spec.extra_args:
         fault = (
             f"{info.architecture or 'it'} has no classification head; one that judges by words "

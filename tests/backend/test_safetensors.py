@@ -49,6 +49,7 @@ def model(tmp_path: Path, **files: object) -> ModelInfo:
 def test_a_plain_model_is_known_in_full(tmp_path: Path) -> None:
     assert model(tmp_path) == ModelInfo(
         architecture="LlamaForCausalLM",
+        deaf=True,
         dtype="bfloat16",
         weights_bytes=7,
         kv_bytes_per_token=131072,

@@ -126,6 +126,32 @@ def test_one_that_only_hears_serves_its_own_type_and_no_other(tmp_path: Path) ->
     assert "as type llm: WhisperForConditionalGeneration writes down what it hears" in str(refused)
 
 
+def test_one_that_reads_text_alone_transcribes_nothing(tmp_path: Path) -> None:
+    """vLLM itself loads it, and has no such path."""
+    refusal = assessed(write_llama(tmp_path), type=ModelType.TRANSCRIPTION).refusal
+    assert f"cannot serve {tmp_path} as type transcription: LlamaForCausalLM hears nothing" in str(
+        refusal
+    )
+    how = {"architectures": ["WhisperForConditionalGeneration"]}
+    told = assessed(tmp_path, type=ModelType.TRANSCRIPTION, extra_args={"hf_overrides": how})
+    assert told.refusal is None
+
+
+@pytest.mark.parametrize(
+    "says",
+    [
+        {"architectures": ["Phi4MMForCausalLM"], "audio_processor": {}},
+        {"architectures": ["MoonshotKimiaForCausalLM"], "kimia_mimo_audiodelaytokens": 5},
+        {"architectures": ["Qwen3ASRForConditionalGeneration"]},
+        {"architectures": []},
+    ],
+)
+def test_one_that_may_hear_is_taken_to_transcribe(tmp_path: Path, says: dict[str, Any]) -> None:
+    config = write_llama(tmp_path) / "config.json"
+    config.write_text(json.dumps({**json.loads(config.read_text()), **says}), encoding="utf-8")
+    assert assessed(tmp_path, type=ModelType.TRANSCRIPTION).refusal is None
+
+
 def test_without_a_vllm_one_that_hears_is_not_advised_to_be_a_gguf(tmp_path: Path) -> None:
     without = Engines(inventory(vllm_cpu="no vllm on PATH"))
     wanted = model(source=SOURCE, type=ModelType.TRANSCRIPTION)
