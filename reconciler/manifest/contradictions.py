@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from reconciler.manifest.family import LLAMA, backend_family
+from reconciler.manifest.family import FORMATS, LLAMA, backend_family
 from reconciler.manifest.policy import canonical
 from reconciler.manifest.problem import Finding, Loc, Severity
 from reconciler.manifest.supported import ACTED_ON
@@ -15,7 +15,6 @@ from reconciler.plan.desired import JsonValue
 from reconciler.plan.gpu_claims import is_for_cpu
 
 _Map = Mapping[str, JsonValue]
-_FORMATS = {LLAMA: "gguf"}
 _BACKENDS = ACTED_ON["models.*.backend"]
 
 
@@ -46,7 +45,7 @@ def _format_findings(loc: Loc, backend: str, model: _Map) -> Iterator[Finding]:
     weights = _weights(model)
     if backend == "auto" or weights is None:
         return
-    runs = _FORMATS.get(_family(backend), "safetensors")
+    runs = FORMATS[_family(backend)]
     if runs != weights:
         yield Finding(loc=loc, message=f"{backend} runs {runs}, and the files are {weights}")
 
@@ -54,7 +53,7 @@ def _format_findings(loc: Loc, backend: str, model: _Map) -> Iterator[Finding]:
 def _weights(model: _Map) -> str | None:
     """The format, as far as it is certain before the files are seen."""
     written = model.get("format")
-    if written in ("gguf", "safetensors"):
+    if written in FORMATS.values():
         return str(written)
     source = model.get("source")
     named = isinstance(source, str) and source.endswith(".gguf")

@@ -2,7 +2,12 @@
 
 LLAMA = "llama"
 VLLM = "vllm"
-_FORMATS = {"gguf": LLAMA, "safetensors": VLLM}
+ENGINES = {LLAMA: "llama.cpp", VLLM: "vLLM"}
+"""What each family is, in words."""
+OTHER = {LLAMA: VLLM, VLLM: LLAMA}
+FORMATS = {LLAMA: "gguf", VLLM: "safetensors"}
+"""What each family runs."""
+_FAMILIES = {weights: family for family, weights in FORMATS.items()}
 
 
 def backend_family(*, backend: str, weights: str, source: str, file: str | None) -> str:
@@ -14,6 +19,12 @@ def backend_family(*, backend: str, weights: str, source: str, file: str | None)
     """
     if backend != "auto":
         return VLLM if backend.startswith("vllm-") else LLAMA
-    if weights in _FORMATS:
-        return _FORMATS[weights]
+    if weights in _FAMILIES:
+        return _FAMILIES[weights]
     return LLAMA if file or "gguf" in source.lower() else VLLM
+
+
+def is_guess(*, backend: str, weights: str, source: str, file: str | None) -> bool:
+    """Whether its files may turn out to be for the other family."""
+    told = backend != "auto" or weights in _FAMILIES
+    return not (told or file or source.endswith(".gguf"))

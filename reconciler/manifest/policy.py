@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from reconciler.manifest.family import LLAMA, VLLM
+from reconciler.manifest.family import ENGINES, LLAMA, OTHER, VLLM
 from reconciler.manifest.flag_rules import FILES, FlagRules
 from reconciler.manifest.flag_values import (
     OUTSIDE,
@@ -83,7 +83,7 @@ def flag_ruling(
     if leaves_the_model(value):
         return Ruling(name=whole, reason=OUTSIDE, never=True)
     if None not in rulings:
-        return rulings[0]
+        return _never_elsewhere(family, whole) or rulings[0]
     for name, ruling in zip(names, rulings, strict=True):
         if ruling is None and (reason := against_value(rules, name, part, value)):
             return Ruling(name=name, reason=reason)
@@ -100,9 +100,8 @@ def nearest_flag(family: str, key: str) -> str | None:
 def never_allowed(flag: str) -> str | None:
     """Why no operator can allow this flag for any family; None: one can."""
     rulings = [flag_ruling(family, flag, True) for family in (LLAMA, VLLM)]
-    known = [ruling for ruling in rulings if ruling is None or ruling.reason != UNKNOWN_FLAG]
-    reasons = [ruling.reason for ruling in known if ruling is not None and ruling.never]
-    return reasons[0] if reasons and len(reasons) == len(known) else None
+    reasons = [ruling.reason for ruling in rulings if ruling is not None and ruling.never]
+    return reasons[0] if len(reasons) == len(rulings) else None
 
 
 def variable_ruling(name: str, value: JsonValue | SecretRef) -> Ruling | None:
@@ -139,6 +138,17 @@ def _by_name(rules: FlagRules, name: str, value: JsonValue) -> Ruling | None:
     return (_abbreviated(rules, base) if rules.abbreviated else None) or Ruling(
         name=name, reason=UNKNOWN_FLAG
     )
+
+
+def _never_elsewhere(family: str, name: str) -> Ruling | None:
+    """What no node allows the other family is not to be allowed where nobody knows it. A single
+    letter means something else to each."""
+    other = OTHER[family]
+    plain = name.lower().removeprefix("no_")
+    reason = _RULES[other].ours.get(plain) if len(plain) > 1 else None
+    if reason is None:
+        return None
+    return Ruling(name=name, reason=f"it is {ENGINES[other]}'s: {reason}", never=True)
 
 
 def _abbreviated(rules: FlagRules, beginning: str) -> Ruling | None:

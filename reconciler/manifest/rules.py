@@ -7,7 +7,15 @@ another.
 from collections.abc import Iterator
 
 from reconciler.manifest.contradictions import contradictions
-from reconciler.manifest.family import LLAMA, VLLM, backend_family
+from reconciler.manifest.family import (
+    ENGINES,
+    FORMATS,
+    LLAMA,
+    OTHER,
+    VLLM,
+    backend_family,
+    is_guess,
+)
 from reconciler.manifest.policy import (
     ALLOW_FLAG,
     ALLOW_VARIABLE,
@@ -57,8 +65,7 @@ def _model_findings(loc: Loc, model: _Map) -> Iterator[Finding]:
         yield from _in_place_findings(loc, model)
     yield from _repeated((*loc, "nodes"), "the node", _list(model.get("nodes")))
     yield from _repeated((*loc, "gpu_ids"), "the GPU", _list(model.get("gpu_ids")))
-    family = _family(model)
-    yield from _flag_findings((*loc, "extra_args"), _map(model.get("extra_args")), family)
+    yield from _own_flag_findings((*loc, "extra_args"), model)
     yield from _env_findings((*loc, "env"), _map(model.get("env")))
     yield from _fallback_findings(loc, model)
 
@@ -79,8 +86,7 @@ def _fallback_findings(loc: Loc, model: _Map) -> Iterator[Finding]:
         message = "these are the files of the model's own source; name others, or leave it out"
         yield Finding(loc=(*where, "source"), message=message)
     yield from _file_findings(where, fallback)
-    args, family = _map(fallback.get("extra_args")), _family(fallback)
-    yield from _flag_findings((*where, "extra_args"), args, family)
+    yield from _own_flag_findings((*where, "extra_args"), fallback)
     yield from _env_findings((*where, "env"), _map(fallback.get("env")))
 
 
@@ -90,13 +96,13 @@ def _file_findings(loc: Loc, files: _Map) -> Iterator[Finding]:
         yield Finding(loc=(*loc, "file"), message="source names the file already", at_key=True)
 
 
-def _family(model: _Map) -> str:
-    return backend_family(
-        backend=str(model.get("backend", "auto")),
-        weights=str(model.get("format", "auto")),
-        source=str(model.get("source", "")),
-        file=str(model.get("file") or "") or None,
-    )
+def _own_flag_findings(loc: Loc, model: _Map) -> Iterator[Finding]:
+    """`model`: or a fallback, which has neither backend nor format."""
+    backend, weights = str(model.get("backend", "auto")), str(model.get("format", "auto"))
+    source, file = str(model.get("source", "")), str(model.get("file") or "") or None
+    family = backend_family(backend=backend, weights=weights, source=source, file=file)
+    guess = is_guess(backend=backend, weights=weights, source=source, file=file)
+    yield from _flag_findings(loc, _map(model.get("extra_args")), family, guess=guess)
 
 
 def _repeated(loc: Loc, what: str, listed: list[JsonValue]) -> Iterator[Finding]:
@@ -107,17 +113,42 @@ def _repeated(loc: Loc, what: str, listed: list[JsonValue]) -> Iterator[Finding]
         seen.add(str(one))
 
 
-def _flag_findings(loc: Loc, flags: _Map, family: str) -> Iterator[Finding]:
+def _flag_findings(loc: Loc, flags: _Map, family: str, *, guess: bool = False) -> Iterator[Finding]:
+    """`guess`: the files may turn out to be for the other family."""
     spelled: dict[str, str] = {}
     for flag, value in flags.items():
         first = spelled.setdefault(canonical(flag), flag)
         if first != flag:
             message = f"{shown(flag)} and {shown(first)} are the same flag"
             yield Finding(loc=(*loc, flag), message=message, at_key=True)
-        if ruling := flag_ruling(family, flag, value):
-            near = nearest_flag(family, flag) if ruling.reason == UNKNOWN_FLAG else None
+        ruling = flag_ruling(family, flag, value)
+        if ruling is None:
+            continue
+        unknown = ruling.reason == UNKNOWN_FLAG
+        if unknown and (doubt := _of_other((*loc, flag), value, family, guess=guess)):
+            yield doubt
+        else:
+            near = nearest_flag(family, flag) if unknown else None
             hint = f"; did you mean {near}?" if near else ""
             yield _refused((*loc, flag), f"flag {shown(flag)}", ruling, ALLOW_FLAG, hint)
+
+
+def _of_other(loc: Loc, value: JsonValue, family: str, *, guess: bool) -> Finding | None:
+    """Of a flag that this release does not know of the family; None: nor of the other."""
+    flag, other = str(loc[-1]), OTHER[family]
+    ruling = flag_ruling(other, flag, value)
+    if ruling is not None and (ruling.never or ruling.reason == UNKNOWN_FLAG):
+        return None
+    fate = f"this release knows none of {ENGINES[family]} that is called so"
+    if guess:
+        fate = f"until its files are seen, this model is taken for one of {ENGINES[family]}"
+        if "fallback" not in loc:
+            fate += f"; if they are {FORMATS[other]}, say format: {FORMATS[other]}"
+    if guess and ruling is not None:
+        what = f"flag {shown(flag)} of {ENGINES[other]}"
+        return _refused(loc, what, ruling, ALLOW_FLAG, f"; {fate}")
+    message = f"the flag {shown(flag)} is {ENGINES[other]}'s: {fate}"
+    return Finding(loc=loc, message=message, severity=Severity.WARNING, at_key=True)
 
 
 def _env_findings(loc: Loc, env: _Map) -> Iterator[Finding]:

@@ -317,7 +317,30 @@ def test_a_person_is_told_what_is_near() -> None:
 @pytest.mark.parametrize(
     ("flag", "allowed"),
     [("trust_remote_code", True), ("--tools", True), ("brand_new", True), ("lora", True)]
-    + [(flag, False) for flag in words("host api-key served_model_name hf_repo help nnodes")],
+    + [(flag, False) for flag in words("host api-key served_model_name hf_repo help nnodes rpc")],
 )
 def test_what_an_operator_can_allow(flag: str, allowed: bool) -> None:
     assert (never_allowed(flag) is None) == allowed
+
+
+@pytest.mark.parametrize(
+    ("family", "flag", "told"),
+    [
+        ("vllm", "ssl_key_file", "never"),
+        ("vllm", "rpc", "never"),
+        ("vllm", "no-model-url", "never"),
+        ("llama", "served-model-name", "never"),
+        ("vllm", "ctx_size", "asked"),
+        ("llama", "middleware", "asked"),
+        ("llama", "n", "asked"),
+    ],
+)
+def test_what_no_node_allows_one_family_is_not_to_be_allowed_for_the_other(
+    family: str, flag: str, told: str
+) -> None:
+    assert verdict(family, flag) == told
+
+
+def test_a_name_of_a_build_is_not_taken_for_a_flag_of_the_other_family() -> None:
+    """llama-server's -n is --n-predict, and vLLM's would be --nnodes."""
+    assert flag_ruling("llama", "n_predict", 5, ["-n", "--predict"]) is None
