@@ -1,5 +1,6 @@
 """What manifests may ask of engines on this node beyond the usual, as its operator says it."""
 
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +15,9 @@ from reconciler.manifest.policy import (
     never_allowed,
     variable_ruling,
 )
+
+_FLAG = re.compile(r"-{0,2}[A-Za-z][A-Za-z0-9_.-]*")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 AllowedFlags = Annotated[
     list[str] | None,
@@ -51,11 +55,16 @@ AllowedFiles = Annotated[
 def permissions(
     flags: list[str] | None, variables: list[str] | None, file_roots: list[Path] | None = None
 ) -> Permissions:
-    """The node's policy; what no node can allow is bad usage."""
+    """The node's policy; what no node can allow, and what is no name, are bad usage."""
     for flag in flags or ():
+        if not _FLAG.fullmatch(flag):
+            raise typer.BadParameter(f"{flag!r} is no name of a flag", param_hint=ALLOW_FLAG)
         if reason := never_allowed(flag):
             raise typer.BadParameter(f"no node can allow {flag!r}: {reason}", param_hint=ALLOW_FLAG)
     for name in variables or ():
+        if not _VARIABLE.fullmatch(name):
+            said = f"{name!r} is no name of a variable"
+            raise typer.BadParameter(said, param_hint=ALLOW_VARIABLE)
         ruling = variable_ruling(name, "")
         if ruling is not None and ruling.never:
             said = f"no node can allow {name!r}: {ruling.reason}"

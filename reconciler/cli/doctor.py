@@ -13,10 +13,11 @@ from rich.table import Table
 from rich.text import Text
 
 from reconciler.backend.inventory import NamedEngine
-from reconciler.cli.allowed import AllowedFlags, AllowedVariables, permissions
+from reconciler.cli.allowed import AllowedFiles, AllowedFlags, AllowedVariables, permissions
 from reconciler.cli.checks.agent import agent_findings
 from reconciler.cli.checks.data_folder import data_folder_findings, lock_holder
 from reconciler.cli.checks.engines import engine_findings
+from reconciler.cli.checks.file_roots import file_root_findings
 from reconciler.cli.checks.finding import Finding, Level, skip
 from reconciler.cli.checks.gpu import gpu_findings
 from reconciler.cli.checks.hub import hub_findings, mirror_findings
@@ -104,6 +105,7 @@ def doctor(
     gpu_mode: GpuModeOption = GpuMode.NODE,
     allow_engine_arg: AllowedFlags = None,
     allow_engine_env: AllowedVariables = None,
+    allow_file_root: AllowedFiles = None,
     ports: Annotated[
         str, typer.Option(envvar="XGEN_PORTS", metavar="FIRST-LAST", help="For its backends.")
     ] = "18000-18999",
@@ -129,7 +131,7 @@ def doctor(
         llama_cpp_python=llama_cpp_python,
         engines=named_engines(engine),
         gpu_mode=gpu_mode,
-        permissions=permissions(allow_engine_arg, allow_engine_env),
+        permissions=permissions(allow_engine_arg, allow_engine_env, allow_file_root),
         ports=port_range(ports),
         server=server,
     )
@@ -158,6 +160,7 @@ def _findings(subject: Subject) -> Iterator[Finding]:
         yield from found
     yield from hub_findings(subject.hub, desired)
     yield from mirror_findings(os.environ)
+    yield from file_root_findings(subject.permissions.file_roots)
     yield from engine_findings(
         subject.llama_server,
         subject.vllm,

@@ -15,6 +15,8 @@ from tests.e2e.manifests import manifest, model
         ("--allow-engine-arg", "host", "the agent sets it itself"),
         ("--allow-engine-arg", "served-model-name", "use name and aliases"),
         ("--allow-engine-env", "CUDA_VISIBLE_DEVICES", "use gpus or gpu_ids"),
+        ("--allow-engine-arg", "lora=1", "no name of a flag"),
+        ("--allow-engine-env", "a=b", "no name of a variable"),
         ("--allow-file-root", "models", "no absolute path"),
     ],
 )
@@ -44,6 +46,22 @@ def test_doctor_judges_models_by_what_the_node_allows(tmp_path: Path) -> None:
     told = _engine_of_a(xgen_model("doctor", *where, env=allowed).stdout)
     assert told is not None
     assert "has no flag --lora" in told
+
+
+def test_a_folder_for_models_in_place_that_is_not_there_is_told(tmp_path: Path) -> None:
+    """It may be mounted later, so it ends nothing."""
+    there, gone, file = tmp_path / "there", tmp_path / "gone", tmp_path / "file"
+    there.mkdir()
+    file.touch()
+    roots = [word for root in (there, gone, file) for word in ("--allow-file-root", root)]
+    done = xgen_model("doctor", "--data-dir", tmp_path / "data", "--output", "json", *roots)
+    checks = json.loads(done.stdout)["checks"]
+    found = [(each["level"], each["message"]) for each in checks if each["subject"] == "file root"]
+    assert found == [
+        ("ok", f"models may be used in place below {there}"),
+        ("warn", f"{gone} is not there, so no model can be used in place below it"),
+        ("warn", f"{file} is no folder, so no model can be used in place below it"),
+    ]
 
 
 def _engine_of_a(stdout: str) -> str | None:
