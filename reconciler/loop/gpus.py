@@ -1,6 +1,6 @@
 """The GPUs as one tick knows them, and which of them each model gets."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import structlog
@@ -60,6 +60,8 @@ class GpuLedger:
         self._lasting: Roll | None = None
         self._wanted: Desired | None = None
         self._held: _Held = {}
+        self._had: _Held = {}
+        self._barred: frozenset[tuple[ModelName, Claim]] = frozenset()
         self._processes: frozenset[tuple[Nonce, bool]] = frozenset()
         self._departures = Departures()
         self._last = Gpus()
@@ -82,6 +84,22 @@ class GpuLedger:
             self._wanted, self._held = desired, held
             self._settle(desired, held)
         return self._last
+
+    def learn(self, barred: Collection[ModelName]) -> bool:
+        """Whether claims are to be made anew. `barred`: which of those that have devices now could
+        not be started on them.
+
+        That is known of a claim, not of a model: so each is judged once for each claim, and what is
+        given does not go to and fro.
+        """
+        of_now = frozenset(self._last.claims.items())
+        found = frozenset(each for each in of_now if each[0] in barred)
+        known = self._barred - of_now | found
+        if known == self._barred:
+            return False
+        self._barred = known
+        self._settle(self._wanted, self._held)
+        return True
 
     def figures(self) -> GpuFigures:
         """Of the survey that was taken up last."""
@@ -136,12 +154,32 @@ class GpuLedger:
         """Figures that move with each survey are kept out of the claims, and so of the launches."""
         models = desired.models if desired is not None else ()
         made = self._claims(models, held)
+        self._barred = frozenset(each for each in self._barred if each[0] in made)
+        self._had = {
+            name: holdings
+            for name, holdings in {**self._had, **held}.items()
+            if name in held or self._is_kept_for(name, holdings, made)
+        }
         settled = desired and replace(desired, models=tuple(_put(model, made) for model in models))
         if (made, settled) != (self._last.claims, self._last.desired):
             self._last = replace(self._last, claims=made, desired=settled)
 
+    def _is_kept_for(
+        self, name: ModelName, holdings: Sequence[Holding], made: Mapping[ModelName, Claim]
+    ) -> bool:
+        """Whether a model without a process is given what it had."""
+        claim = made.get(name)
+        if claim is None or (name, claim) in self._barred:
+            return False
+        had = {gpu for holding in holdings for gpu in holding.gpus}
+        return any(device.identity in had for device in claim.devices)
+
     def _claims(self, models: Sequence[DesiredModel], held: _Held) -> dict[ModelName, Claim]:
-        """What nothing here can run keeps its claim for the reason alone, and others' GPUs free."""
+        """What cannot be started here keeps its claim for the reason alone, and others' GPUs free.
+
+        What has crashed chooses among the others as if it still ran.
+        """
+        held = {**_as_past(self._had), **held}
         hopeless: dict[ModelName, Claim] = {}
         while True:
             others = [model for model in models if model.name not in hopeless]
@@ -149,19 +187,29 @@ class GpuLedger:
             more = {
                 model.name: made[model.name]
                 for model in others
-                if model.name not in held and self._is_hopeless(model, made.get(model.name))
+                if model.name not in self._held and self._is_hopeless(model, made.get(model.name))
             }
             if not more:
                 return made | hopeless
             hopeless |= more
 
     def _is_hopeless(self, model: DesiredModel, claim: Claim | None) -> bool:
-        return claim is not None and bool(claim.devices) and not self._can_run(model, claim.devices)
+        if claim is None or not claim.devices:
+            return False
+        return (model.name, claim) in self._barred or not self._can_run(model, claim.devices)
 
 
 def _put(model: DesiredModel, made: Mapping[ModelName, Claim]) -> DesiredModel:
     claim = made.get(model.name)
     return claim.put_into(model) if claim is not None else model
+
+
+def _as_past(had: _Held) -> _Held:
+    """A spec hash that is none: what is gone is no reason to keep a claim."""
+    return {
+        name: tuple(replace(holding, spec_hash=SpecHash("")) for holding in holdings)
+        for name, holdings in had.items()
+    }
 
 
 def _held(views: Sequence[BackendView], seen: Seen) -> _Held:

@@ -253,7 +253,7 @@ def observed(
     names = looks.keys() | seen.views.keys() | seen.in_flight.keys()
     return Observed(
         processes_read=True,
-        models={name: _model(name, seen, looks.get(name), books, judged) for name in names},
+        models={name: seen_of(name, seen, looks.get(name), books, judged) for name in names},
         leftovers=seen.leftovers,
         max_parallel_loads=max_parallel_loads,
         rooms=memory.rooms if memory is not None else {},
@@ -264,13 +264,14 @@ def observed(
 class _Judged:
     """What was found out about processes: bytes of memory, and GPUs that they were not given."""
 
-    held: Mapping[Nonce, Mapping[Pool, int]]
-    misplaced: Mapping[Nonce, str]
+    held: Mapping[Nonce, Mapping[Pool, int]] = field(default_factory=dict)
+    misplaced: Mapping[Nonce, str] = field(default_factory=dict)
 
 
-def _model(
-    name: ModelName, seen: Seen, look: Look | None, books: Books, judged: _Judged
+def seen_of(
+    name: ModelName, seen: Seen, look: Look | None, books: Books, judged: _Judged = _Judged()
 ) -> ObservedModel:
+    """What the planner may know of one model."""
     files = look.files if look else None
     failure = books.failure(name)
     return ObservedModel(

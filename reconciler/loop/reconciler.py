@@ -18,6 +18,7 @@ from reconciler.apply.outcomes import FilesFetched
 from reconciler.apply.pushes import Noticed, Pushes
 from reconciler.backend.offer import HubSays
 from reconciler.errors import XgenError
+from reconciler.loop.barring import barred
 from reconciler.loop.books import Books
 from reconciler.loop.chronicle import Chronicle
 from reconciler.loop.clock import Clock
@@ -232,7 +233,9 @@ class Reconciler:
             desired = self._fallbacks.settle(wanted, seen.views)
             gpus = self._gpus.look(desired, seen, self._backends.families())
             looks = await self._look(gpus, seen)
-            if not self._fallbacks.learn(looks, seen.views, gpus.roll):
+            if self._fallbacks.learn(looks, seen.views, gpus.roll):
+                continue
+            if not self._gpus.learn(barred(gpus, looks, seen, self._books)):
                 return gpus, looks
 
     async def _look(self, gpus: Gpus, seen: Seen) -> Looks:

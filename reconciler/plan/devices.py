@@ -5,8 +5,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from reconciler.plan.actions import StopBackend
+from reconciler.plan.barred import is_barred
 from reconciler.plan.case import Case, is_stopping
 from reconciler.plan.ids import GpuUuid, ModelName
+from reconciler.plan.memory import Pool
 from reconciler.plan.observed import EffectKind
 from reconciler.plan.shares import fit_together
 from reconciler.plan.step import Step
@@ -61,11 +63,13 @@ def holders(
     return held
 
 
-def owners(cases: Iterable[Case], held: Holders) -> dict[GpuUuid, tuple[Case, ...]]:
+def owners(
+    cases: Iterable[Case], held: Holders, totals: Mapping[Pool, int]
+) -> dict[GpuUuid, tuple[Case, ...]]:
     """Of the desired models that claim a device, those that get it.
 
-    That is the one that holds it already, else the first by priority and name that is not refused;
-    and after it, in the same order, those whose shares fit beside.
+    That is the one that holds it already, else the first by priority and name that is not barred;
+    and after it, in the same order, those whose shares fit beside. `totals`: see `is_barred`.
     """
     claimed: dict[GpuUuid, list[Case]] = {}
     for case in cases:
@@ -73,17 +77,20 @@ def owners(cases: Iterable[Case], held: Holders) -> dict[GpuUuid, tuple[Case, ..
             claimed.setdefault(gpu, []).append(case)
     owned: dict[GpuUuid, tuple[Case, ...]] = {}
     for gpu, rivals in claimed.items():
-        for case in sorted(rivals, key=lambda each: _rank(each, gpu, held)):
+        for case in sorted(rivals, key=lambda each: _rank(each, gpu, held, totals)):
             before = owned.get(gpu, ())
             if fit_together([case.gpu_share, *(each.gpu_share for each in before)]):
                 owned[gpu] = (*before, case)
     return owned
 
 
-def _rank(case: Case, gpu: GpuUuid, held: Holders) -> tuple[bool, bool, int, str]:
+def _rank(
+    case: Case, gpu: GpuUuid, held: Holders, totals: Mapping[Pool, int]
+) -> tuple[bool, bool, int, str]:
     holds = any(holder.model == case.name for holder in held.get(gpu, ()))
     priority = case.wanted.priority if case.wanted is not None else 0
-    return (not holds, case.seen.refusal is not None, -priority, case.name)
+    barred = case.wanted is not None and is_barred(case.wanted, case.seen, totals)
+    return (not holds, barred, -priority, case.name)
 
 
 def conflict(case: Case, owned: Mapping[GpuUuid, tuple[Case, ...]], held: Holders) -> str | None:

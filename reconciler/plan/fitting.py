@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from reconciler.plan.actions import StopBackend
+from reconciler.plan.barred import never_fits
 from reconciler.plan.case import Case, is_stopping
 from reconciler.plan.ids import ModelName
 from reconciler.plan.memory import Need, Pool, Room
@@ -66,11 +67,12 @@ class Ledger:
     def never(self, case: Case) -> str | None:
         """Why it would not fit into what this node has in all, as a clause."""
         for need, room, _ in self._asked(case):
+            if not never_fits(need, room.total_bytes):
+                continue
             if need.overflows:
                 return _overflow(need, room)
-            if need.total_bytes > room.total_bytes:
-                has = f", which has {amount(room.total_bytes)} in all"
-                return f"it needs {need}{room.on or ' on this node'}{has}; {_CURE}"
+            has = f", which has {amount(room.total_bytes)} in all"
+            return f"it needs {need}{room.on or ' on this node'}{has}; {_CURE}"
         return None
 
     def _asked(self, case: Case) -> Iterator[tuple[Need, Room, Pool]]:
@@ -81,8 +83,6 @@ class Ledger:
                 yield need, room, pool
 
     def _lack_of(self, case: Case, need: Need, room: Room, pool: Pool) -> Lack | None:
-        if need.overflows:
-            return Lack(reason=_overflow(need, room), passes=False)
         if room.unknown is not None:
             return Lack(reason=f"it needs {need}{room.on}; {room.unknown}", passes=True)
         free_bytes = room.free_bytes + _held(case, pool)

@@ -46,7 +46,8 @@ def grant(
     if not asking:
         return granted
     held = holders(cases, steps)
-    owned = owners(cases, held)
+    totals = {pool: room.total_bytes for pool, room in rooms.items()}
+    owned = owners(cases, held, totals)
     conflicts = {case.name: conflict(case, owned, held) for case in asking}
     going = making_way(
         (case for case in asking if case.process is not None and not conflicts[case.name]), held
@@ -55,6 +56,9 @@ def grant(
     for case in asking:
         step = steps[case.name]
         replaced = case.process is not None
+        if never := ledger.never(case):
+            granted[case.name] = _refused(step, never)
+            continue
         clash = conflicts[case.name]
         if clash:
             granted[case.name] = replace(step.waiting(clash), state=State.BLOCKED)
@@ -101,7 +105,11 @@ def _loads(case: Case) -> bool:
 def _without_memory(step: Step, lack: Lack) -> Step:
     if lack.passes:
         return step.waiting(f"waits: {lack.reason}")
-    return replace(step.waiting(f"cannot start: {lack.reason}"), state=State.BLOCKED)
+    return _refused(step, lack.reason)
+
+
+def _refused(step: Step, why: str) -> Step:
+    return replace(step.waiting(f"cannot start: {why}"), state=State.BLOCKED)
 
 
 def _after(leftovers: Iterable[Leftover]) -> str | None:

@@ -17,6 +17,7 @@ from reconciler.plan.observed import (
     Failure,
     FilesMissing,
     InFlight,
+    ObservedModel,
     ObservedProcess,
     ProcessPhase,
 )
@@ -160,7 +161,7 @@ def _while_loading(case: Case, wanted: DesiredModel, process: ObservedProcess, n
 
 def _towards(case: Case, wanted: DesiredModel, now: float) -> Step:
     """From nothing, or from another instance, to the desired one: files first (R5)."""
-    failure = _failure_that_counts(case, wanted)
+    failure = failure_that_counts(wanted, case.seen)
     barred = _gives_up(case, wanted, failure, now) or _barred(case, failure, now)
     if barred is not None:
         return barred
@@ -233,15 +234,15 @@ def _barred(case: Case, failure: Failure | None, now: float) -> Step | None:
     return None
 
 
-def _failure_that_counts(case: Case, wanted: DesiredModel) -> Failure | None:
+def failure_that_counts(wanted: DesiredModel, seen: ObservedModel) -> Failure | None:
     """The failure of exactly what is desired now. Cached files undo a failed fetch."""
-    failure = case.seen.failure
+    failure = seen.failure
     if failure is None or failure.during == "stop":
         return None
     key = wanted.fetch_key if failure.during == "fetch" else wanted.spec_hash
     if failure.spec_hash != key:
         return None
-    files = case.seen.files
+    files = seen.files
     if isinstance(files, FilesMissing):
         return failure if failure.files_digest is None else None
     if failure.during == "fetch" or failure.files_digest not in (None, files.digest):

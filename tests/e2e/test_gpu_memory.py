@@ -215,8 +215,9 @@ def test_an_instance_is_as_large_as_it_is_and_shared_memory_is_the_host_s(
     too_large = agent.wait_state("too-large", "blocked")["reason"]
     beyond = agent.wait_state("beyond", "blocked")["reason"]
 
-    assert "on GPU 1 (MIG-1); 19.0 GiB of 20.0 GiB are free" in too_large
-    assert re.search(r"KV cache 1048576.0 GiB .* else\); \d+\.\d GiB of \d+\.\d GiB are", beyond)
+    assert "on GPU 1 (MIG-1), which has 20.0 GiB in all" in too_large
+    in_all = r"KV cache 1048576.0 GiB .* on this node, which has \d+\.\d GiB in all"
+    assert re.search(in_all, beyond)
     agent.wait_state("fits", "loaded")
     told = agent.client.get(f"{agent.url}/api/management/models/beyond").json()
     assert (told["memory_on_gpus"], told["memory"]["kv_cache_bytes"]) == ({}, GIB << 20)

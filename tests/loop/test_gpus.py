@@ -216,3 +216,41 @@ async def test_an_end_waits_for_no_library_that_hangs() -> None:
     released.set()
 
     assert watch.surveyed is None or watch.surveyed.answers == ()
+
+
+async def test_who_could_not_start_on_a_gpu_leaves_it_to_others_until_it_could() -> None:
+    machine = Machine(figures(1))
+    models = (model("a", gpus=2), model("b", gpus=2), model("c", gpus=2))
+    async with machine.watch:
+        await machine.asks()
+        both = ["GPU-n1", "GPU-n2"]
+        assert given(machine.looks(*models)) == {"a": both, "b": [], "c": []}
+
+        assert machine.ledger.learn({ModelName("a")})
+        assert given(machine.looks(*models)) == {"a": both, "b": both, "c": []}
+        assert machine.ledger.learn({ModelName("a"), ModelName("b")})
+        assert given(machine.looks(*models)) == {"a": both, "b": both, "c": both}
+        assert not machine.ledger.learn({ModelName("a"), ModelName("b")})
+        assert given(machine.looks(*models)) == {"a": both, "b": both, "c": both}
+
+        runs = replace(running(*both), model=ModelName("c"))
+        machine.looks(*models, views=(runs,))
+        machine.ledger.learn(())
+        assert given(machine.looks(*models, views=(runs,))) == {"a": [], "b": [], "c": both}
+
+
+async def test_what_ran_keeps_its_gpu_over_a_crash_until_it_could_not_start() -> None:
+    machine = Machine(figures(1))
+    models = (model("a", gpus=2), model("z", gpus=2))
+    both = ["GPU-n1", "GPU-n2"]
+    runs = replace(running(*both), model=ModelName("z"))
+    async with machine.watch:
+        await machine.asks()
+        assert given(machine.looks(*models, views=(runs,))) == {"a": [], "z": both}
+
+        for _ in range(3):
+            assert given(machine.looks(*models)) == {"a": [], "z": both}
+        assert machine.ledger.learn({ModelName("z")})
+        assert given(machine.looks(*models))["a"] == both
+        machine.ledger.learn(())
+        assert given(machine.looks(*models)) == {"a": both, "z": []}

@@ -3,6 +3,7 @@
 Covers the kinds of fault of scenarios 5, 8 (retry), 9, 10, 12, 18 (starts and stops), 40–43.
 """
 
+import re
 from dataclasses import replace
 
 import hypothesis.strategies as st
@@ -320,6 +321,19 @@ class PlannerAgainstTheWorld(RuleBasedStateMachine):
         assert shown.state in (State.PENDING, State.BLOCKED)
         assert "GPU" in shown.reason
         assert model.gpus
+        self.check_keeps_the_gpu(shown.reason)
+
+    def check_keeps_the_gpu(self, reason: str) -> None:
+        """Who keeps a GPU from another one runs, or could be started."""
+        found = re.search(r"claimed by (\w+) too", reason)
+        if found is None or found[1] in self.world.processes:
+            return
+        keeper = (self.world.manifest or {})[ModelName(found[1])]
+        assert (keeper.name, keeper.spec_hash) not in self.world.refused
+        failure = self.world.failures.get(keeper.name)
+        if failure is not None and failure.spec_hash == keeper.spec_hash and failure.permanent:
+            digest = self.world.cached.get((keeper.name, keeper.spec_hash))
+            assert failure.files_digest not in (None, digest)
 
     def failed_for_good(self, model: DesiredModel) -> bool:
         failure = self.world.failures.get(model.name)
