@@ -1,11 +1,23 @@
-"""Asks an engine's program something, in a session of its own and with a time limit."""
+"""Asks an engine's program something, in a session of its own and with a time limit.
 
+Whatever it has started ends with it, in whichever session: a script that leaves a process behind
+would leave one for each question.
+"""
+
+import contextlib
 import os
+import select
 import signal
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from pathlib import Path
+from secrets import token_hex
 
+_MARK = "XGEN_PROBE"
+"""A variable; its value, new for each question, tells what the program has started."""
+_LOOKS = 10
+"""For those that start others meanwhile."""
 _ANSWER_BYTES = 256 * 1024
 _LAST_LINE_CHARACTERS = 200
 
@@ -23,6 +35,7 @@ def need_executable(path: str) -> None:
 
 def ask(command: Sequence[str], when: str, search_path: str, seconds: float) -> str:
     """Everything that it prints, on either stream. Raises Unusable."""
+    mark = token_hex(16)
     # Not a pipe: a child of the engine's may hold it open for ever.
     with tempfile.TemporaryFile() as output:
         try:
@@ -32,16 +45,17 @@ def ask(command: Sequence[str], when: str, search_path: str, seconds: float) -> 
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                env={"PATH": search_path, "LC_ALL": "C"},
+                env={"PATH": search_path, "LC_ALL": "C", _MARK: mark},
             )
         except OSError as exc:
             raise Unusable(f"cannot be run: {exc.strerror}") from exc
+        answered = False
         try:
-            code = process.wait(seconds)
-        except subprocess.TimeoutExpired as exc:
-            raise Unusable(f"gave no answer within {seconds:.0f} s {when}") from exc
+            answered = _has_ended(process.pid, seconds)
         finally:
-            _end(process)
+            code = _end(process, mark)
+        if not answered:
+            raise Unusable(f"gave no answer within {seconds:.0f} s {when}")
         output.seek(0)
         text = output.read(_ANSWER_BYTES).decode("utf-8", "replace")
     if code != 0:
@@ -49,11 +63,44 @@ def ask(command: Sequence[str], when: str, search_path: str, seconds: float) -> 
     return text
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """It and whatever it started; the session's number is its pid until it is reaped."""
-    if process.returncode is None:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+def _has_ended(pid: int, seconds: float) -> bool:
+    """Waits for it, and leaves it to be reaped."""
+    pidfd = os.pidfd_open(pid)
+    try:
+        poll = select.poll()
+        poll.register(pidfd, select.POLLIN)
+        return bool(poll.poll(seconds * 1000))
+    finally:
+        os.close(pidfd)
+
+
+def _end(process: subprocess.Popen[bytes], mark: str) -> int:
+    """It and whatever it started. Returns its exit code; until it is reaped, the session's number
+    is its pid and nobody else's."""
+    os.killpg(process.pid, signal.SIGKILL)
+    code = process.wait()
+    entry = f"{_MARK}={mark}".encode()
+    ended: set[int] = set()
+    for _ in range(_LOOKS):
+        pids = {int(name) for name in os.listdir("/proc") if name.isdigit()}
+        more = {pid for pid in pids - ended if _end_one(pid, entry)}
+        if not more:
+            break
+        ended |= more
+    return code
+
+
+def _end_one(pid: int, entry: bytes) -> bool:
+    """If it has that in its environment. Held meanwhile: its number may be given anew."""
+    with contextlib.suppress(OSError):
+        pidfd = os.pidfd_open(pid)
+        try:
+            if entry in (Path("/proc") / str(pid) / "environ").read_bytes().split(b"\0"):
+                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+                return True
+        finally:
+            os.close(pidfd)
+    return False
 
 
 def _death(code: int) -> str:

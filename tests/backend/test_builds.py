@@ -3,6 +3,7 @@
 import os
 import stat
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -116,6 +117,17 @@ def test_ends_a_build_that_hangs_with_all_that_it_started(tmp_path: Path) -> Non
     )
     child = int((tmp_path / "child").read_text())
     wait_until(lambda: _is_gone(child), what="the end of its child")
+
+
+@pytest.mark.parametrize("way", ["", "setsid", "env -i"])
+def test_what_a_build_leaves_behind_when_it_has_answered_is_ended(tmp_path: Path, way: str) -> None:
+    leaves = f"{way} sh -c 'echo $$ > {tmp_path}/$1; exec sleep 1000' of $1 >/dev/null 2>&1 &"
+    wait = f"until [ -s {tmp_path}/$1 ]; do :; done; echo version: 6123"
+    assert build(look(script(tmp_path, f"{leaves}\n{wait}"))).version == "6123"
+    left = [int(file.read_text()) for file in tmp_path.glob("--*")]
+    assert len(left) == 3
+    for pid in left:
+        wait_until(partial(_is_gone, pid), what="the end of what it left")
 
 
 def _is_gone(pid: int) -> bool:
