@@ -105,7 +105,7 @@ def _flag(key: str, tongue: Tongue) -> tuple[str, Flag]:
     flag = flags.find(base)
     if flag is None and flags.complete:
         nearest = flags.nearest(base)
-        hint = f"; did you mean {_as_key(nearest)}?" if nearest else ""
+        hint = f"; did you mean {as_key(nearest)}?" if nearest else ""
         raise _rejected(key, f"{tongue.engine} has no flag {base}{hint}")
     flag = flag or Flag(names=(base,), takes=Takes.UNKNOWN)
     if flag.removed is not None:
@@ -287,7 +287,8 @@ def _inside(key: str, value: str, root: str) -> str:
     return str(PurePosixPath(root) / path)
 
 
-def _as_key(name: str) -> str:
+def as_key(name: str) -> str:
+    """A flag as a manifest has it."""
     return name.removeprefix("--").replace("-", "_")
 
 

@@ -120,7 +120,7 @@ def build_named(spec: ModelSpec, inventory: Inventory) -> Build | Refusal:
     cannot = f"cannot use engine {name}:"
     found = inventory.named(name)
     if found is None:
-        reason = f"{cannot} {_no_such_name(name, inventory.names)}"
+        reason = f"{cannot} {_no_such_name(name, inventory)}"
         return Refusal(reason=reason, passed_over=(reason,))
     if spec.backend not in ("auto", found.id):
         asked = f"it is a build of {found.id}, and the manifest asks for {spec.backend}"
@@ -131,13 +131,18 @@ def build_named(spec: ModelSpec, inventory: Inventory) -> Build | Refusal:
     return found
 
 
-def _no_such_name(name: str, there: Sequence[tuple[str, str]]) -> str:
-    """`there`: of each build of the node that has a name, that and its id."""
+def _no_such_name(name: str, inventory: Inventory) -> str:
+    there = inventory.names
     if not there:
         return f"this node names no builds; start its agent with --engine {name}=BACKEND:PATH"
     close = difflib.get_close_matches(name, [known for known, _ in there], n=1)
     meant = f"; did you mean {close[0]}?" if close else ""
-    return f"this node has {', '.join(f'{known} ({id})' for known, id in there)}{meant}"
+    usable = {build.key[::-1] for build in inventory.builds}
+    fit = ", ".join(f"{known} ({id})" for known, id in there if (known, id) in usable)
+    unfit = ", ".join(f"{known} ({id})" for known, id in there if (known, id) not in usable)
+    if not fit:
+        return f"this node has {unfit}, which it cannot use{meant}"
+    return f"this node has {fit}{f', and cannot use {unfit}' if unfit else ''}{meant}"
 
 
 def _of_that_name(

@@ -64,7 +64,7 @@ class Flags:
     def nearest(self, name: str) -> str | None:
         """The name that a person may have meant."""
         offered = [known for known, flag in self._by_name.items() if flag.removed is None]
-        return next(iter(difflib.get_close_matches(name, offered, n=1, cutoff=0.6)), None)
+        return next(iter(difflib.get_close_matches(name, offered, n=1, cutoff=0.75)), None)
 
 
 def parse_help(text: str) -> Flags:

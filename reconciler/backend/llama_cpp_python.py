@@ -8,7 +8,7 @@ list before there are any, and never again.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from reconciler.backend.arguments import Argument
+from reconciler.backend.arguments import Argument, as_key
 from reconciler.backend.environment import environment
 from reconciler.backend.inventory import Build
 from reconciler.backend.launch import Launch, Probe
@@ -148,13 +148,14 @@ def _settings(arguments: Iterable[Argument], info: ModelInfo, build: Build) -> _
     """Its settings and their words; raises Rejected."""
     settings: dict[str, tuple[str, ...]] = {}
     for argument in arguments:
+        key = f"extra_args.{as_key(argument.name)}"
         try:
             told = _pooling(argument, info) if argument.flag == POOLING else said(argument)
         except ValueError as exc:
-            raise Rejected(f"cannot tell {_engine(build)} {argument.name}: {exc}") from exc
+            raise Rejected(f"cannot tell {_engine(build)} {key}: {exc}") from exc
         for name, words in told:
             if name in settings and name != KV_OVERRIDES:
-                raise Rejected(f"cannot tell {_engine(build)} {argument.name}: {name} is set twice")
+                raise Rejected(f"cannot tell {_engine(build)} {key}: {name} is set twice")
             settings[name] = (*settings.get(name, ()), *words)
     return settings
 

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from reconciler.backend.arguments import Argument
+from reconciler.backend.arguments import Argument, as_key
 from reconciler.backend.environment import environment
 from reconciler.backend.inventory import Build
 from reconciler.backend.launch import Launch
@@ -122,7 +122,8 @@ def _translated(arguments: Iterable[Argument], build: Build) -> _Config:
         try:
             fields = BY_FLAG[argument.flag].read(word)
         except ValueError as exc:
-            raise Rejected(f"cannot tell {_engine(build)} {argument.name}: {exc}") from exc
+            key = f"extra_args.{as_key(argument.name)}"
+            raise Rejected(f"cannot tell {_engine(build)} {key}: {exc}") from exc
         for name, value in fields:
             config.put(name, value)
     return config

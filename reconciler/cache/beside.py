@@ -12,7 +12,7 @@ def gguf_hint(store: Store, spec: ModelSpec) -> str | None:
 
 
 def gguf_beside(store: Store, spec: ModelSpec) -> str | None:
-    """The prefix with the GGUF of a model in safetensors, by its name; None: the hub has none.
+    """Another prefix with the GGUF of a model, by its name; None: the hub has none.
 
     Blocking; raises as the store does.
     """
@@ -21,4 +21,5 @@ def gguf_beside(store: Store, spec: ModelSpec) -> str | None:
         return None
     name = address.prefix.partition("/")[2].partition("@")[0]
     candidates = (f"gguf/{name}", f"gguf/{name}-GGUF")
-    return next((prefix for prefix in candidates if store.objects(prefix)), None)
+    others = (prefix for prefix in candidates if prefix != address.prefix)
+    return next((prefix for prefix in others if store.objects(prefix)), None)

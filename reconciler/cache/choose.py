@@ -32,14 +32,19 @@ class Undecided(Transient):
 class Wish:
     """What a spec says of its files. `where`: the prefix or path, for messages.
 
-    `referenced`: files that `extra_args` name with `@/`, relative to the model's folder.
+    `references`: files that `extra_args` name with `@/`, relative to the model's folder, and the
+    flag that names each.
     """
 
     where: str
     file: str | None = None
     format: Format = Format.AUTO
-    referenced: tuple[str, ...] = ()
+    references: tuple[tuple[str, str], ...] = ()
     no_mmproj: bool = False
+
+    @property
+    def referenced(self) -> tuple[str, ...]:
+        return tuple(path for path, _ in self.references)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,12 +79,12 @@ class _Folder:
 
 def wish_of(spec: ModelSpec, where: str, file: str | None) -> Wish:
     arguments = {key.replace("-", "_"): value for key, value in spec.extra_args.items()}
-    referenced = {path for value in arguments.values() for path in _references(value)}
+    references = {path: key for key, value in arguments.items() for path in _references(value)}
     return Wish(
         where=where,
         file=file,
         format=spec.format,
-        referenced=tuple(sorted(referenced)),
+        references=tuple(sorted(references.items())),
         no_mmproj=arguments.get("no_mmproj") is True or arguments.get("mmproj") is False,
     )
 
@@ -98,9 +103,10 @@ def choose(sizes: Mapping[str, int], wish: Wish, main_ref: str | None = None) ->
         if path.startswith(below) and not is_hidden(path.removeprefix(below))
     }
     folder = _Folder(wish.where, root, visible)
-    for path in wish.referenced:
+    for path, flag in wish.references:
         if path not in visible:
-            raise Transient(f"{folder.cannot()}: no {path}{_nearest(path, visible)}")
+            missing = f"no {path}, which extra_args.{flag} names"
+            raise Transient(f"{folder.cannot()}: {missing}{_nearest(path, visible)}")
     match _format(folder, wish):
         case Format.GGUF:
             choice = _gguf(folder, wish)

@@ -41,6 +41,7 @@ def offers(store: Store | None, woken: asyncio.Event) -> HubQuestions[HubSays]:
         ("huggingface/org_name@v1", "gguf/org_name-GGUF", "gguf/org_name-GGUF"),
         ("hf://org/name@v1", "gguf/org_name", "gguf/org_name"),
         ("huggingface/org_name", "gguf/org_name2", None),
+        ("gguf/org_name", "gguf/org_name", None),
         ("file:///srv/org_name", "gguf/org_name", None),
     ],
 )

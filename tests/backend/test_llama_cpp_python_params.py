@@ -57,7 +57,9 @@ def test_a_chat_format_is_one_that_the_build_knows(word: str, refusal: str | Non
         check(spec(extra_args={"chat_format": word}), "/", LLM, build)
     except Rejected as exc:
         said = str(exc)
-    assert said == (refusal and f"cannot tell llama-cpp-python 0.3.36 --chat-format: {refusal}")
+    assert said == (
+        refusal and f"cannot tell llama-cpp-python 0.3.36 extra_args.chat_format: {refusal}"
+    )
 
 
 @pytest.mark.parametrize(

@@ -122,8 +122,8 @@ def test_a_refusal_tells_of_builds_that_would_do() -> None:
     [
         (
             {"engine": "gon"},
-            "cannot use engine gon: this node has b1 (llama-server-cpu), gone (llama-server-cpu), "
-            "v18 (vllm-cpu); did you mean gone?",
+            "cannot use engine gon: this node has b1 (llama-server-cpu), v18 (vllm-cpu), and "
+            "cannot use gone (llama-server-cpu); did you mean gone?",
         ),
         ({"engine": "gone"}, "cannot use engine gone: /opt/gone is not a file"),
         (

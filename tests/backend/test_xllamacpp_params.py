@@ -134,7 +134,7 @@ def test_says_nothing_of_what_the_manifest_leaves_open() -> None:
 @pytest.mark.parametrize(
     ("extra_args", "message"),
     [
-        ({"ctx_size": "many"}, "'many' is not a whole number"),
+        ({"ctx_size": "many"}, "extra_args.ctx_size: 'many' is not a whole number"),
         ({"ctx_size": 2**40}, "is not from -2147483648 to 2147483647"),
         ({"temp": "hot"}, "'hot' is not a number"),
         ({"cache_type_k": "q9_9"}, "'q9_9' is none of f32, f16"),
@@ -155,3 +155,9 @@ def test_rejects_before_a_start_what_cannot_be_translated(
     with pytest.raises(Rejected) as error:
         told(**extra_args)
     assert message in str(error.value)
+
+
+def test_does_not_guess_at_a_flag_that_is_like_no_other() -> None:
+    with pytest.raises(Rejected) as error:
+        told(samplers="top_k")
+    assert "did you mean" not in str(error.value)

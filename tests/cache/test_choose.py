@@ -87,7 +87,10 @@ def test_takes_files_that_arguments_name() -> None:
     choice = chosen(names, file="m.gguf", extra_args=arguments)
 
     assert choice.paths == ("a.gguf", "m.gguf", "template.jinja")
-    with pytest.raises(Transient, match=r"no template\.jinja; nearest: template2\.jinja"):
+    with pytest.raises(
+        Transient,
+        match=r"no template\.jinja, which extra_args\.chat_template_file names; nearest: template2",
+    ):
         chosen(["m.gguf", "a.gguf", "template2.jinja"], file="m.gguf", extra_args=arguments)
 
 

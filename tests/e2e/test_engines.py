@@ -66,7 +66,8 @@ def test_a_name_that_leads_nowhere_blocks_only_who_names_it(make_agent: MakeAgen
     b, c = agent.wait_state("b", "blocked"), agent.wait_state("c", "blocked")
     assert b["reason"] == "cannot use engine gone: /nowhere/llama-server is not a file"
     assert c["reason"] == (
-        "cannot use engine gon: this node has gone (llama-server-cpu); did you mean gone?"
+        "cannot use engine gon: this node has gone (llama-server-cpu), which it cannot use; "
+        "did you mean gone?"
     )
     told = agent.wait_condition("EnginesUsable", "False")
     assert told["message"] == "gone: /nowhere/llama-server is not a file"
