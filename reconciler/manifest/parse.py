@@ -179,11 +179,12 @@ def _text(name: str, content: bytes) -> str | Problem:
 
 def _foremost(problems: list[Problem]) -> tuple[Problem, ...]:
     """In the order of the file, errors first where there are too many to show."""
-    if len(problems) > MAX_PROBLEMS:
-        problems = sorted(problems, key=lambda problem: not problem.is_error)[:MAX_PROBLEMS]
-        message = f"only the first {MAX_PROBLEMS} problems of this file are shown"
-        problems.append(replace(problems[-1], path="", message=message))
-    return tuple(sorted(problems, key=position))
+    if len(problems) <= MAX_PROBLEMS:
+        return tuple(sorted(problems, key=position))
+    errors_first = sorted(problems, key=lambda problem: not problem.is_error)
+    *shown, last = sorted(errors_first[:MAX_PROBLEMS], key=position)
+    more = f"only {MAX_PROBLEMS} of the problems of this file are shown, this is the last"
+    return (*shown, replace(last, message=f"{last.message} ({more})"))
 
 
 def _header_findings(api_version: str | None, kind: str | None) -> list[Finding]:
