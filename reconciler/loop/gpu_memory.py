@@ -5,14 +5,14 @@ and a survey from before tells nothing of it.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from reconciler.apply.held import BackendView
 from reconciler.backend.environment import NONCE_VARIABLE
 from reconciler.observe.processes import environment_value, read_process
 from reconciler.plan.gpu_claims import named
 from reconciler.plan.gpus import Gpu, GpuProcess
-from reconciler.plan.ids import GpuUuid, ModelName, Nonce
+from reconciler.plan.ids import GpuUuid, Instance, ModelName, Nonce
 from reconciler.plan.memory import Pool, Room, User, pool_of
 
 BACK_SECONDS = 15.0
@@ -38,12 +38,14 @@ class Left:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuFigures:
     """`devices`: as the newest survey has them, which began at `began`. `own_pids`: see `Surveyed`.
-    `left`: who was on each of them last. `now`: on the same clock."""
+    `left`: who was on each of them last. `replaced`: since when each is to be given to another form
+    of the model that runs on it. `now`: on the same clock."""
 
     devices: tuple[Gpu, ...] = ()
     began: float = 0.0
     own_pids: bool = True
     left: Mapping[GpuUuid, tuple[Left, ...]] = field(default_factory=dict)
+    replaced: Mapping[GpuUuid, float] = field(default_factory=dict)
     now: float = 0.0
 
 
@@ -74,6 +76,26 @@ class Departures:
         return dict(self._left)
 
 
+class Successions:
+    """Since when instances are to take the place of others that run: nothing is stopped by what was
+    free before."""
+
+    def __init__(self) -> None:
+        self._since: Mapping[tuple[ModelName, Instance], float] = {}
+
+    def see(
+        self, successors: Mapping[tuple[ModelName, Instance], Sequence[Gpu]], now: float
+    ) -> Mapping[GpuUuid, float]:
+        """The latest moment, of each GPU that they are to have."""
+        self._since = {each: self._since.get(each, now) for each in successors}
+        latest: dict[GpuUuid, float] = {}
+        for each, devices in successors.items():
+            for device in devices:
+                before = latest.get(device.identity, self._since[each])
+                latest[device.identity] = max(self._since[each], before)
+        return latest
+
+
 def gpu_rooms(
     figures: GpuFigures, families: Families, views: Iterable[BackendView]
 ) -> dict[Pool, Room]:
@@ -83,10 +105,7 @@ def gpu_rooms(
     return {
         pool_of(device): _room(device, figures, ours, fresh)
         for device in figures.devices
-        if not device.unified
-        and device.unusable is None
-        and device.memory_total_bytes is not None
-        and device.memory_free_bytes is not None
+        if not device.unified and device.unusable is None and device.memory_total_bytes is not None
     }
 
 
@@ -114,7 +133,21 @@ def gpu_held(
 def _room(
     device: Gpu, figures: GpuFigures, ours: Collection[int], fresh: Iterable[BackendView]
 ) -> Room:
-    """`fresh`: backends that have loaded since the survey, which has not seen all they hold."""
+    """Where a driver tells no more than the total, all of it may be free, and nobody waits to hear.
+
+    `fresh`: backends that have loaded since the survey, which has not seen all they hold.
+    """
+    free = device.memory_free_bytes
+    others = [each for each in device.processes or () if each.pid not in ours]
+    room = Room(
+        total_bytes=device.memory_total_bytes or 0,
+        free_bytes=free or 0,
+        where=named(device),
+        users=tuple(map(_user, _largest_first(others))) if figures.own_pids else (),
+        untold=_untold(device, figures, others),
+    )
+    if free is None:
+        return replace(room, free_bytes=room.total_bytes)
     left = figures.left.get(device.identity, ())
     unseen = [f"what {each} gave back" for each in left if each.at >= figures.began]
     unseen += [
@@ -122,17 +155,10 @@ def _room(
         for view in fresh
         if device.identity in view.gpus
     ]
+    if (wanted_at := figures.replaced.get(device.identity)) is not None:
+        unseen += ["what is free there now"] if wanted_at >= figures.began else []
     unknown = f"{unseen[-1]} is being asked" if unseen else None
-    others = [each for each in device.processes or () if each.pid not in ours]
-    return Room(
-        total_bytes=device.memory_total_bytes or 0,
-        free_bytes=device.memory_free_bytes or 0,
-        where=named(device),
-        unknown=unknown,
-        returning=tuple(map(str, left)),
-        users=tuple(map(_user, _largest_first(others))) if figures.own_pids else (),
-        untold=_untold(device, figures, others),
-    )
+    return replace(room, unknown=unknown, returning=tuple(map(str, left)))
 
 
 def _largest_first(processes: Sequence[GpuProcess]) -> list[GpuProcess]:

@@ -13,12 +13,12 @@ from reconciler.backend.standing_in import standing_in
 from reconciler.cache.model_cache import ModelCache
 from reconciler.errors import Rejected, Transient
 from reconciler.loop.books import Books
-from reconciler.loop.gpu_memory import GpuFigures
+from reconciler.loop.gpu_memory import GpuFigures, Successions
 from reconciler.loop.memory import Memory, MemoryWatch
 from reconciler.loop.offered import Offered, Told, offered
 from reconciler.plan.desired import DesiredModel, SecretRef
 from reconciler.plan.gpu_claims import Claim
-from reconciler.plan.ids import FilesDigest, ModelName, Nonce
+from reconciler.plan.ids import FilesDigest, Instance, ModelName, Nonce
 from reconciler.plan.memory import Pool
 from reconciler.plan.observed import (
     Failure,
@@ -142,6 +142,7 @@ class Observer:
         self._environment = environment
         self._inventory = engines.inventory
         self._looks: Looks = {}
+        self._successions = Successions()
 
     def see(self) -> Seen:
         """To be called together with booking, with nothing awaited between: else an end could be
@@ -186,7 +187,18 @@ class Observer:
 
         None: nothing is, or nobody tells.
         """
-        if not any(_asks(look, seen.sound.get(name, ())) for name, look in looks.items()):
+        asking = {
+            name: look for name, look in looks.items() if _asks(look, seen.sound.get(name, ()))
+        }
+        successors = {
+            (name, Instance(spec_hash=look.desired.spec_hash, files_digest=look.files.digest)): (
+                look.claim.devices
+            )
+            for name, look in asking.items()
+            if look.files is not None and seen.views.get(name)
+        }
+        figures = replace(figures, replaced=self._successions.see(successors, figures.now))
+        if not asking:
             self._memory.forget()
             return None
         views = [view for each in seen.views.values() for view in each]

@@ -163,6 +163,50 @@ def test_two_that_do_not_fit_together_are_not_both_started(
     assert agent.stop() == 0
 
 
+def test_nothing_is_stopped_for_a_successor_by_a_survey_from_before_it_was_wanted(
+    make_agent: MakeAgent, libraries: GpuLibraries, stranger: int
+) -> None:
+    agent = make_agent()
+    machine = Machine(agent, libraries)
+    machine.holds(1)
+    agent.write(manifest(large("a", 4)))
+    agent.start()
+    agent.wait_up()
+    pid = agent.wait_state("a", "loaded")["pid"]
+    machine.holds(1, a=(pid, 1))
+    agent.post("/api/management/reconcile", {}).raise_for_status()
+
+    machine.holds(76, a=(pid, 1), other=(stranger, 75))
+    agent.write(manifest(large("a", 20)))
+
+    entry = agent.wait_model("a", lambda e: (e["target"] or {}).get("state") == "blocked")
+    assert (entry["state"], entry["pid"]) == ("loaded", pid)
+    assert f"pid {stranger} (sleep, no model of ours) holds 75.0 GiB" in entry["target"]["reason"]
+    assert agent.stop() == 0
+
+
+def test_a_driver_that_falls_silent_lets_nothing_start_that_its_gpu_cannot_hold(
+    make_agent: MakeAgent, libraries: GpuLibraries
+) -> None:
+    agent = make_agent()
+    machine = Machine(agent, libraries)
+    machine.holds(1)
+    agent.model_file()
+    agent.write(manifest(large("a", 96)))
+    agent.start()
+    agent.wait_up()
+    assert "has 80.0 GiB in all" in agent.wait_state("a", "blocked")["reason"]
+
+    machine.tells({"kind": "sys", "nvmlInitWithFlags": 9}, processes=[])
+    agent.post("/api/management/reconcile", {}).raise_for_status()
+    agent.wait_condition("DevicesKnown", "False")
+    agent.write(manifest(large("a", 96), model("cpu")))
+
+    agent.wait_state("cpu", "loaded")
+    assert "has 80.0 GiB in all" in agent.wait_state("a", "blocked")["reason"]
+    assert agent.stop() == 0
+
+
 def test_what_a_node_can_never_hold_is_not_fetched(
     make_agent: MakeAgent, libraries: GpuLibraries, tmp_path: Path
 ) -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.loop.gpu_memory import GpuFigures, gpu_held, gpu_rooms
+from reconciler.loop.gpu_memory import GpuFigures, Successions, gpu_held, gpu_rooms
 from reconciler.plan.gpus import GpuProcess
 from reconciler.plan.ids import GpuUuid
 from reconciler.plan.memory import Pool
@@ -47,3 +47,27 @@ def test_a_survey_from_before_a_load_does_not_tell_what_is_free() -> None:
     assert room.unknown == f"what {LOADED.model} (pid 7) has taken is being asked"
     (later,) = gpu_rooms(figures(), FAMILIES, [LOADED]).values()
     assert (later.unknown, later.free_bytes) == (None, 10 * GIB)
+
+
+def test_a_survey_from_before_a_change_stops_nothing() -> None:
+    successions = Successions()
+    gpu = figures().devices
+    next_one = {(LOADED.model, LOADED.instance): gpu}
+    wanted = successions.see(next_one, 2.5)
+
+    (room,) = gpu_rooms(replace(figures(), replaced=wanted), FAMILIES, [LOADED]).values()
+    assert room.unknown == "what is free there now is being asked"
+    later = successions.see(next_one, 9.0)
+    (room,) = gpu_rooms(replace(figures(began=3.0), replaced=later), FAMILIES, [LOADED]).values()
+    assert (room.unknown, room.free_bytes) == (None, 10 * GIB)
+    assert (successions.see({}, 9.0), successions.see(next_one, 9.5)) == ({}, {"GPU-n1": 9.5})
+
+
+def test_a_driver_that_is_silent_has_told_how_much_there_is_in_all() -> None:
+    told = figures(began=0.5)
+    (device,) = told.devices
+    silent = replace(device, memory_free_bytes=None, memory_used_bytes=None, processes=None)
+
+    (room,) = gpu_rooms(replace(told, devices=(silent,)), FAMILIES, [LOADED]).values()
+
+    assert (room.total_bytes, room.free_bytes, room.unknown) == (80 * GIB, 80 * GIB, None)
