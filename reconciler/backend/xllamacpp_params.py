@@ -11,6 +11,10 @@ from dataclasses import dataclass, field
 from reconciler.backend.flags import Flag, Flags, Takes
 
 _INT32 = range(-(2**31), 2**31)
+_CONTEXTS = range(2**31)
+"""0: as the model was trained. A negative one is taken for a huge one, which no memory holds."""
+_SLOTS = range(-1, 257)
+"""-1: as many as the engine likes; the most is its own, beyond which it does not start."""
 _SEEDS = 2**32
 _REMEMBERED_TOKENS = 64
 
@@ -46,9 +50,11 @@ class Parameter:
     read: Callable[[str | bool], Fields] = field(repr=False)
 
 
-def _whole(name: str, *fields: str, also: str = "", bit: str | None = None) -> Parameter:
+def _whole(
+    name: str, *fields: str, also: str = "", bit: str | None = None, within: range = _INT32
+) -> Parameter:
     def read(word: str | bool) -> Fields:
-        number = _int(word)
+        number = _int(word, within)
         return (*((one, number) for one in fields), *_bits(bit))
 
     return Parameter(flag=_flag(name, also), read=read)
@@ -217,10 +223,10 @@ _RERANKING = Parameter(
 
 PARAMETERS: tuple[Parameter, ...] = (
     # context, batches, slots
-    _whole("ctx-size", "n_ctx"),
+    _whole("ctx-size", "n_ctx", within=_CONTEXTS),
     _whole("batch-size", "n_batch"),
     _whole("ubatch-size", "n_ubatch"),
-    _whole("parallel", "n_parallel"),
+    _whole("parallel", "n_parallel", within=_SLOTS),
     _whole("predict", "n_predict", also="n-predict"),
     _whole("keep", "n_keep"),
     _whole("kv-unified-per-slot", "kv_unified_per_slot"),
