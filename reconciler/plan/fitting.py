@@ -16,6 +16,9 @@ from reconciler.plan.step import Step
 from reconciler.plan.wording import amount
 
 _CURE = "ask for a smaller context, or set skip_memory_check: true"
+_CURE_OF_WEIGHTS = (
+    "no context is small enough; use smaller weights{}, or set skip_memory_check: true"
+)
 _NAMED = 3
 """Holders in a reason: the largest."""
 
@@ -72,7 +75,7 @@ class Ledger:
             if need.overflows:
                 return _overflow(need, room)
             has = f", which has {amount(room.total_bytes)} in all"
-            return f"it needs {need}{room.on or ' on this node'}{has}; {_CURE}"
+            return f"it needs {need}{room.on or ' on this node'}{has}; {_cure(need, room)}"
         return None
 
     def _asked(self, case: Case) -> Iterator[tuple[Need, Room, Pool]]:
@@ -120,6 +123,12 @@ class Ledger:
         held += [str(user) for user in room.users[:_NAMED]]
         held += [room.untold] if room.untold is not None else []
         return "; ".join([f"it needs {need}{room.on}", free, *held])
+
+
+def _cure(need: Need, room: Room) -> str:
+    if (need.weights_bytes or 0) + need.overhead_bytes <= room.total_bytes:
+        return _CURE
+    return _CURE_OF_WEIGHTS.format(" or more GPUs" if room.where is not None else "")
 
 
 def _overflow(need: Need, room: Room) -> str:

@@ -152,7 +152,12 @@ def _one(name: str, roll: Roll) -> Gpu:
     if matching:
         several = ", ".join(device.identity for device in matching)
         raise _Unfit(f"cannot use gpu_ids: several are at {name}: name one of {several}")
-    raise _Unfit(f"cannot use gpu_ids: there is no GPU {name}; {there_is(roll)}")
+    instances = [d.identity for d in roll.devices if (d.mig_of or "").lower() == name.lower()]
+    if instances:
+        raise _Unfit(
+            f"cannot use gpu_ids: {name} is in MIG mode: name one of {', '.join(instances)}"
+        )
+    raise _Unfit(f"cannot use gpu_ids: there is no GPU {name}; {there_is(roll)}{_unused(roll)}")
 
 
 def named(device: Gpu) -> str:
@@ -167,6 +172,12 @@ def there_is(roll: Roll) -> str:
         return f"this node has none that can be used ({'; '.join(roll.told)})"
     listed = ", ".join(f"{d.index}: {d.identity} at {d.pci}, {d.name}" for d in roll.usable)
     return f"this node has {listed}"
+
+
+def _unused(roll: Roll) -> str:
+    """Why others have no number, such as a mask."""
+    unused = [f"{d.identity}: {d.unusable}" for d in roll.devices if d.unusable is not None]
+    return f"; not used are {', '.join(unused)}" if unused else ""
 
 
 @dataclass(slots=True, kw_only=True)

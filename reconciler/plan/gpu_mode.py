@@ -17,7 +17,7 @@ class GpuMode(StrEnum):
     def meaning(self) -> str:
         if self is GpuMode.NODE:
             return "the agent may use every GPU that it sees"
-        return "a device plugin gave this container its GPUs; models count them (gpus: N)"
+        return "the agent may use what a device plugin gave its container; models write gpus: N"
 
 
 UNNAMED = (

@@ -16,6 +16,8 @@ GIB = 1024**3
 FOUR = enrolled(None, answers(*(nvidia(bus, memory_total_bytes=80 * GIB) for bus in range(4))), {})
 MIXED = enrolled(None, answers(nvidia(0), amd(1), amd(2)), {})
 NONE = enrolled(None, [Answer(step=Step.NVML, reason="no library", cause=Cause.ABSENT)], {})
+MASKED = enrolled(None, answers(nvidia(0), nvidia(1)), {"CUDA_VISIBLE_DEVICES": "1"})
+SLICED = enrolled(None, answers(nvidia(0, uuid="MIG-0", mig_of="GPU-0")), {})
 UNHEARD = enrolled(None, [Answer(step=Step.NVML, reason="hung", cause=Cause.HUNG)], {})
 
 
@@ -71,6 +73,13 @@ def test_an_index_a_uuid_and_a_pci_address_name_a_gpu(
     [
         ({"gpu_ids": ("7",)}, FOUR, "there is no GPU 7; this node has 0: GPU-n0 at 0000:00:00.0"),
         ({"gpu_ids": ("GPU-x",)}, NONE, "none that can be used (nvml: no library)"),
+        (
+            {"gpu_ids": ("1",)},
+            MASKED,
+            "no GPU 1; this node has 0: GPU-n1 at 0000:01:00.0, NVIDIA H100; not used are "
+            "GPU-n0: hidden by CUDA_VISIBLE_DEVICES=1",
+        ),
+        ({"gpu_ids": ("GPU-0",)}, SLICED, "GPU-0 is in MIG mode: name one of MIG-0"),
         ({"gpu_ids": ("1", "GPU-n1")}, FOUR, "GPU-n1 is GPU 1 (GPU-n1), which stands there twice"),
         ({"gpus": 5}, FOUR, "cannot give it 5 GPUs: this node has 0: GPU-n0"),
         ({"gpus": 1}, NONE, "cannot give it 1 GPU: this node has none that can be used (nvml: no"),
