@@ -42,7 +42,6 @@ CHAT = model("chat", "ctx_size: 1024, chat_format: gemma", aliases="[gpt-4o-mini
 OTHERS = (
     model("embed", "ctx_size: 512", type="embedding"),
     model("misspelt", "ctx_sise: 512"),
-    model("rerank", type="rerank"),
     model("cut").replace(REAL_PREFIX, CUT_PREFIX),
     model("no-such-type", "type_k: 999"),
 )
@@ -107,8 +106,6 @@ def test_answers_as_each_type(node: Agent, client: openai.OpenAI) -> None:
 def test_what_cannot_be_served_is_refused_with_the_reason(node: Agent) -> None:
     misspelt = node.wait_state("misspelt", "blocked")
     assert "has no flag --ctx-sise; did you mean ctx_size?" in misspelt["reason"]
-    rerank = node.wait_state("rerank", "blocked")
-    assert "llama-server and xllamacpp have rerank" in rerank["reason"]
     cut = node.wait_state("cut", "blocked")
     assert "cut off" in cut["reason"]
 
