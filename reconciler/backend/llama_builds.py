@@ -72,12 +72,13 @@ def _all_missing(reason: str) -> Iterator[Missing]:
 def _by_id(build: Build, kinds: set[str]) -> Iterator[Build | Missing]:
     yield build
     held = [id for id, names in _KINDS.items() if kinds.intersection(names)]
-    others = " and ".join(each.removeprefix("llama-server-") for each in held) or "cpu"
+    others = " and ".join(each.removeprefix("llama-server-") for each in held)
+    what = f"is built for {others}" if others else "lists no GPU, nor has it a library for any"
     for id in _KINDS:
         if id in held:
             yield replace(build, id=id)
         else:
-            yield Missing(id=id, reason=f"{build.command[0]} is built for {others}")
+            yield Missing(id=id, reason=f"{build.command[0]} {what}")
 
 
 def _asked(path: str, search_path: str, seconds: float) -> tuple[Build, str]:

@@ -216,6 +216,7 @@ def test_tells_what_a_build_is_for(
 
     ids = [one.id for one in found.builds if one.id.startswith("llama-server-")]
     assert ids == ["llama-server-cpu", *(f"llama-server-{kind}" for kind in kinds)]
-    others = " and ".join(kinds) or "cpu"
+    built = f"is built for {' and '.join(kinds)}"
+    what = built if kinds else "lists no GPU, nor has it a library for any"
     for kind in {"cuda", "rocm", "vulkan"} - set(kinds):
-        assert found.why_missing(f"llama-server-{kind}") == f"{path} is built for {others}"
+        assert found.why_missing(f"llama-server-{kind}") == f"{path} {what}"

@@ -76,7 +76,10 @@ def test_one_that_cannot_be_used_takes_nothing_from_the_others(tmp_path: Path) -
         id="vllm-cuda", name="gone", reason="/nowhere/vllm is not a file", wanted=True
     )
     assert inventory.named("cuda") == Missing(
-        id="llama-server-cuda", name="cuda", reason=f"{good} is built for cpu", wanted=True
+        id="llama-server-cuda",
+        name="cuda",
+        reason=f"{good} lists no GPU, nor has it a library for any",
+        wanted=True,
     )
 
 

@@ -51,9 +51,10 @@ def engine_findings(
     for model in desired.models if desired else ():
         refusal = engines.assess(model, None).refusal if model.enabled else None
         if refusal is not None:
-            yield fail(f"engine of {model.name}", refusal, "change the manifest, or the node")
+            yield fail(f"engine of {model.name}", refusal, _STEP)
 
 
+_STEP = "change the manifest, or the node; engines are found by the flags that run gets"
 _OPTIONS = {
     **dict.fromkeys((VLLM_CUDA, VLLM_ROCM, VLLM_CPU), "--vllm"),
     LLAMA_CPP_PYTHON: "--llama-cpp-python",
