@@ -54,6 +54,7 @@ class Build:
     `detail`: for operators: which file, which version. `flags`: those that this very build takes.
     `listed`: the devices that it sees itself, where it was asked. `files`: those that it is.
     `programs`: the folder of what it calls by name, of its own environment; None: it has none.
+    `hears` False: for sure it cannot read sound.
     """
 
     id: str
@@ -65,6 +66,7 @@ class Build:
     listed: tuple[Listed, ...] = ()
     files: Stamps = field(default=(), repr=False)
     programs: str | None = None
+    hears: bool = True
 
     @property
     def key(self) -> tuple[str, str | None]:

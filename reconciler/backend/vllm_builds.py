@@ -35,6 +35,8 @@ _VENDORS = (
     (re.compile(r"rocm|hip"), VLLM_ROCM),
     (re.compile(r"cu\d+|cuda"), VLLM_CUDA),
 )
+_AUDIO = ("soundfile", "av", "torchcodec", "librosa")
+"""One of these reads sound, in one version or another; they come with the extra `vllm[audio]`."""
 _INTERPRETER = re.compile(r"(pypy|python)[\d.]*")
 _ANSWERED = re.compile(r"^(?:vllm )?v?(\d+\.\d+\S*)$", re.MULTILINE)
 _PATHS = r"import sys; print(*sys.path[1:], sep='\n')"
@@ -53,11 +55,12 @@ class _Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
-    """What the metadata of packages tell. `id`: of the backend that it is. `files`: the metadata
-    themselves."""
+    """What the metadata of packages tell. `id`: of the backend that it is. `hears`: as of a
+    `Build`. `files`: the metadata themselves."""
 
     version: str
     id: str
+    hears: bool
     files: tuple[str, ...]
 
 
@@ -91,7 +94,7 @@ def ask_vllm(
     other = f"{build.detail} is built for {_target(build.id)}"
     return Asked(
         found=tuple(build if id == build.id else Missing(id=id, reason=other) for id in IDS),
-        files=files,
+        files=files if build.hears else (*files, *place.folders),
     )
 
 
@@ -123,6 +126,7 @@ def _build(
         detail=f"{place.path}, vLLM {version or 'of an unknown version'}",
         flags=flags_of(version),
         programs=os.path.dirname(place.interpreter) if place.interpreter else None,
+        hears=found is None or found.hears,
     )
 
 
@@ -174,6 +178,7 @@ def _read(folders: tuple[str, ...]) -> _Found | None:
     return _Found(
         version=version,
         id=_vendor(version, torch, there),
+        hears=any(installed(name, folders) for name in _AUDIO),
         files=tuple(file for name, each in there.items() for file in metadata_files(name, each)),
     )
 

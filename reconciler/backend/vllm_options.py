@@ -72,6 +72,11 @@ def options(spec: ModelSpec, root: str, build: Build, devices: Sequence[Gpu]) ->
     traits = Traits.of(build.version)
     tongue = Tongue(dialect=DIALECT, flags=build.flags, engine=name_of(build))
     need_devices(build, devices)
+    if spec.type is ModelType.TRANSCRIPTION and not build.hears:
+        raise Rejected(
+            f"cannot serve type {spec.type}: {name_of(build)} cannot read sound; install its extra "
+            "vllm[audio] in its environment, and it is noticed"
+        )
     said, warnings = _today(spec.extra_args, build)
     given = translate(said, tongue, root)
     defaults = [

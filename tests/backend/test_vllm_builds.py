@@ -107,6 +107,27 @@ def test_says_why_there_is_none(tmp_path: Path) -> None:
     assert why_missing(dying) == f"{dying} died of SIGILL when asked for --version"
 
 
+def test_an_extra_that_comes_later_is_noticed(tmp_path: Path) -> None:
+    engines = discovery(
+        llama_server=None,
+        vllm=str(environment(tmp_path, "vllm 0.32.0+cpu", "torch 2.13.0")),
+        search_path="/usr/bin:/bin",
+        python=sys.executable,
+    )
+
+    def hears() -> bool:
+        build = engines.look().build("vllm-cpu")
+        assert build is not None
+        return build.hears
+
+    assert [hears() for _ in range(3)] == [False] * 3  # by then it is settled
+    environment(tmp_path / "other", "soundfile 0.13.1")
+    (package,) = tmp_path.glob("other/site-packages/*")
+    package.rename(tmp_path / "site-packages" / package.name)
+    hears()  # one look to see it, one to see it settled
+    assert hears()
+
+
 def test_named_pipes_in_the_place_of_files_hold_nothing_up(tmp_path: Path) -> None:
     """An open of one waits until somebody writes."""
     os.mkfifo(tmp_path / "vllm", 0o755)

@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +151,17 @@ def test_one_that_may_hear_is_taken_to_transcribe(tmp_path: Path, says: dict[str
     config = write_llama(tmp_path) / "config.json"
     config.write_text(json.dumps({**json.loads(config.read_text()), **says}), encoding="utf-8")
     assert assessed(tmp_path, type=ModelType.TRANSCRIPTION).refusal is None
+
+
+def test_a_vllm_that_cannot_read_sound_says_what_it_lacks(tmp_path: Path) -> None:
+    """It would load for a minute, and then fail at its first answer."""
+    engines = Engines(inventory(replace(vllm(), hears=False)))
+    whisper = cached(write_whisper(tmp_path))
+    wanted = model(source=SOURCE, type=ModelType.TRANSCRIPTION)
+    assert engines.assess(wanted, whisper).refusal == (
+        "cannot serve type transcription: vLLM 0.32.0 cannot read sound; install its extra "
+        "vllm[audio] in its environment, and it is noticed"
+    )
 
 
 def test_without_a_vllm_one_that_hears_is_not_advised_to_be_a_gguf(tmp_path: Path) -> None:
