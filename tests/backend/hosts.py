@@ -104,8 +104,9 @@ def _inventory(host: Host) -> Inventory:
         if host.llama is not None and kind in (*host.llama, "cpu"):
             builds.append(llama_server(kind=kind))
         elif host.llama is not None:
-            built = " and ".join(host.llama) or "cpu"
-            missing.append(Missing(id=id, reason=f"it is built for {built}"))
+            built = f"it is built for {' and '.join(host.llama)}"
+            none = "it lists no GPU, nor has it a library for any"
+            missing.append(Missing(id=id, reason=built if host.llama else none))
         else:
             missing.append(Missing(id=id, reason=_NO_LLAMA))
     for kind in ("cuda", "rocm", "cpu"):
