@@ -19,10 +19,14 @@ class Step(StrEnum):
 
 
 class Cause(StrEnum):
-    """Why a step has no device. ABSENT: nothing of that vendor is installed here."""
+    """Why a step has no device. ABSENT: nothing of that vendor is installed here.
+
+    NO_DRIVER: its driver is not loaded; UNLOADED: although there is a card for it.
+    """
 
     ABSENT = "absent"
     NO_DRIVER = "no-driver"
+    UNLOADED = "unloaded"
     MISMATCH = "mismatch"
     NO_PERMISSION = "no-permission"
     NO_DEVICE = "no-device"

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.observe.devices.cards import Card, unclaimed_cards
+from reconciler.observe.devices.cards import Card, unclaimed_cards, with_cards
+from reconciler.plan.gpu_roll import enrolled
+from reconciler.plan.gpu_survey import Answer, Cause, Step
 from reconciler.plan.gpus import Vendor
 from tests.plan.gpu import amd
 
@@ -40,3 +42,29 @@ def test_a_partition_is_of_its_card(root: Path) -> None:
 
 def test_a_machine_without_a_bus_has_no_cards(tmp_path: Path) -> None:
     assert unclaimed_cards([], tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("step", "module", "card"),
+    [(Step.NVML, "nvidia", "0000:17:00.0"), (Step.AMDSMI, "amdgpu", "0000:0c:00.0")],
+)
+def test_a_driver_that_is_not_loaded_is_at_fault_where_there_is_a_card_for_it(
+    root: Path, step: Step, module: str, card: str
+) -> None:
+    answer = Answer(step=step, reason="Driver Not Loaded", cause=Cause.NO_DRIVER)
+
+    (judged,) = with_cards([answer], root)
+
+    said = f"Driver Not Loaded; on the PCI bus: {card}"
+    assert (judged.cause, judged.reason) == (Cause.UNLOADED, said)
+    roll = enrolled(None, [judged], {})
+    assert (roll.failed, roll.notes) == (True, (f"{step}: {said}",))
+    (root / "sys/module" / module).mkdir(parents=True)
+    assert with_cards([answer], root) == (answer,)
+
+
+def test_a_driver_that_is_not_loaded_is_missed_by_nobody_without_a_card(tmp_path: Path) -> None:
+    answer = Answer(step=Step.NVML, reason="Driver Not Loaded", cause=Cause.NO_DRIVER)
+
+    assert with_cards([answer], tmp_path) == (answer,)
+    assert not enrolled(None, [answer], {}).failed

@@ -18,12 +18,13 @@ _GROUPS = (
     "add the agent's user to the groups video and render; in a container: --device /dev/kfd "
     "--device /dev/dri --group-add video --group-add render"
 )
+_NO_MODULE = "modprobe {}; if that fails, install the driver for this kernel"
 _HUNG = "`dmesg` has the driver's errors; reset the GPU, or reboot the machine"
 _STEPS: Mapping[tuple[Step, Cause], str] = {
     (Step.NVML, Cause.ABSENT): "install NVIDIA's driver; in a container: --gpus all, with NVIDIA's "
     "container toolkit, or a device plugin",
-    (Step.NVML, Cause.NO_DRIVER): "modprobe nvidia; if that fails, install the driver for this "
-    "kernel",
+    (Step.NVML, Cause.NO_DRIVER): _NO_MODULE.format("nvidia"),
+    (Step.NVML, Cause.UNLOADED): _NO_MODULE.format("nvidia"),
     (Step.NVML, Cause.MISMATCH): "the driver was upgraded under the loaded kernel module: reboot, "
     "or stop what uses GPUs and reload nvidia_uvm, nvidia_drm, nvidia_modeset and nvidia; restart "
     "the container",
@@ -31,10 +32,8 @@ _STEPS: Mapping[tuple[Step, Cause], str] = {
     (Step.NVML, Cause.NO_DEVICE): "give the container its GPUs: --gpus all, or a device plugin",
     (Step.AMDSMI, Cause.MISMATCH): "pip install /opt/rocm/share/amd_smi, which fits the library",
     (Step.AMDSMI, Cause.NO_PERMISSION): _GROUPS,
-    (
-        Step.SYSFS,
-        Cause.ABSENT,
-    ): "modprobe amdgpu; if that fails, install the driver for this kernel",
+    (Step.AMDSMI, Cause.UNLOADED): _NO_MODULE.format("amdgpu"),
+    (Step.SYSFS, Cause.ABSENT): _NO_MODULE.format("amdgpu"),
     (Step.SYSFS, Cause.NO_PERMISSION): _GROUPS,
     (Step.SYSFS, Cause.NO_DEVICE): "give the container its GPUs: --device /dev/kfd "
     "--device /dev/dri, or a device plugin",

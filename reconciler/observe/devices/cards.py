@@ -1,14 +1,17 @@
 """The cards on the PCI bus, which need no driver to be seen: what nobody answers for is told."""
 
 import os
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from reconciler.plan.gpu_survey import Answer, Cause, Step
 from reconciler.plan.gpus import Gpu, Vendor, pci_address
 
 _VENDORS = {"0x10de": Vendor.NVIDIA, "0x1002": Vendor.AMD}
 _CLASSES = ("0x03", "0x12")  # display controllers, processing accelerators
+_MODULES = {Step.NVML: (Vendor.NVIDIA, "nvidia"), Step.AMDSMI: (Vendor.AMD, "amdgpu")}
+"""The kernel's, which the libraries of these steps need."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +38,26 @@ def unclaimed_cards(devices: Iterable[Gpu], root: Path = Path("/")) -> list[Card
         for name, vendor in found
         if vendor is not None and name.partition(".")[0] not in claimed
     ]
+
+
+def with_cards(answers: Sequence[Answer], root: Path = Path("/")) -> tuple[Answer, ...]:
+    """The same, and where a driver is not loaded whether there is a card for it: then it is at
+    fault, as after an upgrade of the kernel.
+
+    Where the kernel's module is loaded all the same, only this container was given no GPU.
+    """
+    return tuple(_with_cards(answer, root) for answer in answers)
+
+
+def _with_cards(answer: Answer, root: Path) -> Answer:
+    if answer.cause is not Cause.NO_DRIVER or answer.step not in _MODULES:
+        return answer
+    vendor, module = _MODULES[answer.step]
+    cards = [card.pci for card in unclaimed_cards((), root) if card.vendor is vendor]
+    if not cards or (root / "sys/module" / module).is_dir():
+        return answer
+    reason = f"{answer.reason}; on the PCI bus: {', '.join(cards)}"
+    return replace(answer, cause=Cause.UNLOADED, reason=reason)
 
 
 def _vendor(folder: Path) -> Vendor | None:

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 from reconciler.masking import without_secrets
+from reconciler.observe.devices.cards import with_cards
 from reconciler.observe.devices.messages import Order, decode_answers, encode
 from reconciler.plan.gpu_survey import Answer, Cause, Step, next_step
 
@@ -40,7 +41,7 @@ def survey(*, step_seconds: float = STEP_SECONDS, root: Path = Path("/")) -> tup
         unanswered = next_step(answers)
         if unanswered is not None:
             answers.append(child.failure(unanswered, step_seconds))
-    return tuple(answers)
+    return with_cards(answers, root)
 
 
 class _Child:
