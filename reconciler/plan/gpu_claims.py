@@ -15,6 +15,7 @@ from reconciler.plan.gpu_roll import Roll
 from reconciler.plan.gpus import Gpu, Vendor, pci_address
 from reconciler.plan.ids import GpuUuid, ModelName, SpecHash
 from reconciler.plan.shares import fit_together, share_of
+from reconciler.plan.wording import amount
 
 _ON_CPU = ("-cpu", "xllamacpp", "llama-cpp-python")
 _VENDORS = {"-cuda": Vendor.NVIDIA, "-rocm": Vendor.AMD}
@@ -117,7 +118,10 @@ def _settled(model: DesiredModel, books: "_Books") -> Claim:
     spec = model.spec
     try:
         if spec.gpu_ids:
-            return Claim(devices=_named(spec.gpu_ids, books.roll))
+            devices = _named(spec.gpu_ids, books.roll)
+            if small := _too_small(model, devices):
+                raise _Unfit(f"cannot give it {spec.gpu_memory} of each GPU: {_in_all(small)}")
+            return Claim(devices=devices)
         count = spec.gpus or (spec.tensor_parallel_size or 1) * spec.pipeline_parallel_size
         return Claim(devices=books.choose(model, count))
     except _Unfit as exc:
@@ -160,6 +164,18 @@ def _one(name: str, roll: Roll) -> Gpu:
     raise _Unfit(f"cannot use gpu_ids: there is no GPU {name}; {there_is(roll)}{_unused(roll)}")
 
 
+def _too_small(model: DesiredModel, devices: Iterable[Gpu]) -> list[Gpu]:
+    """Those that have less in all than it wants of each."""
+    written = model.spec.gpu_memory
+    return [device for device in devices if (share_of(written, (device,)) or 0.0) > 1]
+
+
+def _in_all(devices: Iterable[Gpu]) -> str:
+    return ", ".join(
+        f"{named(device)} has {amount(device.memory_total_bytes or 0)} in all" for device in devices
+    )
+
+
 def named(device: Gpu) -> str:
     """As reasons put it: `GPU 0 (GPU-5f1…)`."""
     number = f"GPU {device.index}" if device.index is not None else "the GPU"
@@ -197,8 +213,10 @@ class _Books:
         """Raises _Unfit where there are not so many."""
         vendor = vendor_of(model.spec.backend)
         suitable = [d for d in self.roll.usable if vendor in (None, d.vendor)]
+        small = _too_small(model, suitable)
+        large = [device for device in suitable if device not in small]
         free = sorted(
-            (device for device in suitable if self._has_room(device, model)),
+            (device for device in large if self._has_room(device, model)),
             key=lambda device: self._preference(device, model.name),
         )
         for kind in (_name, _class):
@@ -210,11 +228,13 @@ class _Books:
         of_vendor = f" of {vendor}" if vendor is not None else ""
         if len(suitable) < count:
             raise _Unfit(f"{wish}{of_vendor}: {there_is(self.roll)}")
+        if len(large) < count:
+            raise _Unfit(f"{wish}{of_vendor} with {model.spec.gpu_memory} each: {_in_all(small)}")
         if len(free) >= count:
             raise _Unfit(f"{wish} of one kind; {there_is(self.roll)}")
-        taken = [f"{named(d)} by {self._who(d)}" for d in suitable if d not in free]
+        taken = [f"{named(d)} by {self._who(d)}" for d in large if d not in free]
         raise _Unfit(
-            f"{wish}{of_vendor}: {len(free)} of {len(suitable)} have room; claimed are "
+            f"{wish}{of_vendor}: {len(free)} of {len(large)} have room; claimed are "
             f"{', '.join(taken)}"
         )
 

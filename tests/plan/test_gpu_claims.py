@@ -204,3 +204,23 @@ def test_a_share_in_bytes_is_told_as_a_part_of_the_gpu() -> None:
 
     assert (put.gpus, put.gpu_share) == (("GPU-n0",), 0.25)
     assert made(model())[ModelName("a")].put_into(model()).gpu_share is None
+
+
+def test_more_than_a_gpu_has_in_all_is_refused_and_a_larger_one_is_taken() -> None:
+    small, large = (nvidia(bus, memory_total_bytes=size * GIB) for bus, size in ((1, 24), (2, 80)))
+    roll = enrolled(None, answers(small, large), {})
+
+    assert given(model(gpus=1, gpu_memory="40GiB"), roll=roll) == {"a": [1]}
+    assert given(
+        model("a", gpus=2, gpu_memory="40GiB"),
+        model("b", gpus=1, gpu_memory="500GiB"),
+        model("c", gpu_ids=("0",), gpu_memory="25GiB"),
+        model("d", gpus=1, gpu_memory="80GiB"),
+        roll=roll,
+    ) == {
+        "a": "cannot give it 2 GPUs with 40GiB each: GPU 0 (GPU-n1) has 24.0 GiB in all",
+        "b": "cannot give it 1 GPU with 500GiB each: "
+        "GPU 0 (GPU-n1) has 24.0 GiB in all, GPU 1 (GPU-n2) has 80.0 GiB in all",
+        "c": "cannot give it 25GiB of each GPU: GPU 0 (GPU-n1) has 24.0 GiB in all",
+        "d": [1],
+    }
