@@ -16,6 +16,7 @@ from secrets import token_hex
 
 _MARK = "XGEN_PROBE"
 """A variable; its value, new for each question, tells what the program has started."""
+_DEATH_SECONDS = 5.0
 _LOOKS = 10
 """For those that start others meanwhile."""
 _ANSWER_BYTES = 256 * 1024
@@ -76,9 +77,14 @@ def _has_ended(pid: int, seconds: float) -> bool:
 
 def _end(process: subprocess.Popen[bytes], mark: str) -> int:
     """It and whatever it started. Returns its exit code; until it is reaped, the session's number
-    is its pid and nobody else's."""
-    os.killpg(process.pid, signal.SIGKILL)
-    code = process.wait()
+    is its pid and nobody else's. Raises Unusable where it stays: it waits for a dead disk, or runs
+    as another user, as by sudo."""
+    with contextlib.suppress(PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    try:
+        code = process.wait(_DEATH_SECONDS)
+    except subprocess.TimeoutExpired as exc:
+        raise Unusable("does not end, not even when it is killed") from exc
     entry = f"{_MARK}={mark}".encode()
     ended: set[int] = set()
     for _ in range(_LOOKS):
