@@ -15,6 +15,7 @@ from tests.e2e.conftest import MakeAgent
 from tests.e2e.manifests import manifest, model
 from tests.gguf_file import header
 from tests.observe.gpu_libraries import GpuLibraries, build, records
+from tests.waiting import wait_until
 
 GIB = 2**30
 LISTING = "  CUDA0: NVIDIA H100 80GB HBM3 (81079 MiB, 80456 MiB free)"
@@ -59,6 +60,11 @@ class Machine:
         )
         text = lines + records("process", *processes)
         self._agent.environment |= self._libraries.machine(self._agent.root, nvidia=text)
+
+    def free_bytes(self) -> list[int]:
+        """As the agent knows it."""
+        devices = self._agent.self_view()["gpu"]["devices"]
+        return [each["memory_free_bytes"] for each in devices]
 
     def holds(self, used: int, **memory: tuple[int, int]) -> None:
         """One GPU of 80 GiB: what is used of it, and each process's pid and GiB."""
@@ -173,8 +179,9 @@ def test_nothing_is_stopped_for_a_successor_by_a_survey_from_before_it_was_wante
     agent.start()
     agent.wait_up()
     pid = agent.wait_state("a", "loaded")["pid"]
-    machine.holds(1, a=(pid, 1))
+    machine.holds(2, a=(pid, 1))
     agent.post("/api/management/reconcile", {}).raise_for_status()
+    wait_until(lambda: machine.free_bytes() == [78 * GIB], what="a survey")
 
     machine.holds(76, a=(pid, 1), other=(stranger, 75))
     agent.write(manifest(large("a", 20)))
