@@ -25,7 +25,7 @@ run: $(DEMO)  ## the agent: make run RUN_ARGS="--manifest manifests --hub ./hub"
 test: $(DEV) $(JS) compiler  ## real processes, a real S3 server, real clients; under ten minutes on two cores
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not engine and not slow" $(TEST_ARGS)
 
-test-slow: $(DEV)  ## the rest of them: hubs and caches that are killed, filled and damaged
+test-slow: $(DEV) compiler  ## the rest: hubs and caches that are killed, filled and damaged; GPUs that come and go
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "slow and not engine" $(TEST_ARGS)
 
 test-engines: $(DEV) $(AIPERF) $(VLLM) $(LLAMA_CPP_PYTHON)  ## real llama.cpp and vLLM with real models: the SDKs and aiperf ask them

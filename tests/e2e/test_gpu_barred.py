@@ -13,6 +13,8 @@ from tests.gguf_file import header
 from tests.observe.gpu_libraries import GpuLibraries, build, records
 from tests.tiny_bert import tiny_bert
 
+pytestmark = pytest.mark.slow
+
 GIB = 2**30
 KEYS = {
     "general.architecture": "llama",

@@ -11,6 +11,8 @@ from tests.e2e.manifests import manifest, model
 from tests.observe.gpu_libraries import GpuLibraries, build, records
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 GIB = 2**30
 DIES = '{STAND_IN: "--exit-after 0 --exit-code 3"}'
 

@@ -17,6 +17,8 @@ from tests.gguf_file import header
 from tests.observe.gpu_libraries import GpuLibraries, build, records
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 GIB = 2**30
 LISTING = "  CUDA0: NVIDIA H100 80GB HBM3 (81079 MiB, 80456 MiB free)"
 KEYS = {
