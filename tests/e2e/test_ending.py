@@ -112,7 +112,7 @@ def test_a_third_signal_kills_at_once(agent: Agent) -> None:
     deaf = '{STAND_IN: "--ignore-sigterm"}'
     loaded(agent, model("a", env=deaf, timeouts="{stop: 1h, kill: 5s}"))
     assert agent.process is not None
-    for said in ("ending", "without waiting"):
+    for said in ("agent ending", "without waiting"):
         agent.process.send_signal(signal.SIGTERM)
         wait_until(lambda said=said: said in agent.log, what=said)  # type: ignore[misc]
     agent.process.send_signal(signal.SIGTERM)
