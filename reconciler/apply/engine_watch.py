@@ -8,6 +8,7 @@ from typing import Self
 import structlog
 
 from reconciler.apply.daemon_thread import in_daemon_thread
+from reconciler.apply.within import within
 from reconciler.backend.discovery import Discovery
 from reconciler.backend.engines import Engines
 
@@ -58,7 +59,7 @@ class EngineWatch:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self) -> None:
-        while not await self._is_closing():
+        while not await within(self._pause_seconds, self._closing):
             before = self._engines.inventory
             try:
                 await in_daemon_thread(self._look, name="engines")
@@ -66,14 +67,6 @@ class EngineWatch:
                 _log.exception("looking for engines failed")
             if self._engines.inventory is not before:
                 self._wake()
-
-    async def _is_closing(self) -> bool:
-        """After a pause."""
-        try:
-            async with asyncio.timeout(self._pause_seconds):
-                return await self._closing.wait()
-        except TimeoutError:
-            return False
 
     def _look(self) -> None:
         self._engines.take_up(self._discovery.look())

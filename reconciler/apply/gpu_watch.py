@@ -1,7 +1,6 @@
 """Asks for this machine's GPUs again and again, and holds the newest answers."""
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -10,6 +9,7 @@ from typing import Self
 import structlog
 
 from reconciler.apply.daemon_thread import in_daemon_thread
+from reconciler.apply.within import within
 from reconciler.observe.processes import HOST_PID_NAMESPACE, pid_namespace, read_process
 from reconciler.plan.gpu_survey import Answer, Cause
 
@@ -105,8 +105,8 @@ class GpuWatch:
             except Exception:  # noqa: BLE001  the task's boundary: what is known stays, and it is asked again
                 _log.exception("asking for GPUs failed")
             self._wake()
-            await _within(self._rest_seconds, self._closing)
-            await _within(self._pause(), self._hurry)
+            await within(self._rest_seconds, self._closing)
+            await within(self._pause(), self._hurry)
 
     def _ask(self) -> None:
         began = self._clock()
@@ -120,12 +120,6 @@ class GpuWatch:
         if any(answer.cause is not None and answer.cause not in _QUIET for answer in answers):
             return DOUBTFUL_PAUSE_SECONDS
         return QUIET_PAUSE_SECONDS
-
-
-async def _within(seconds: float, event: asyncio.Event) -> None:
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await event.wait()
 
 
 def _are_ours(answers: Sequence[Answer]) -> bool:

@@ -1,10 +1,10 @@
 """Background tasks, one a model, each for as long as its subject stays the same."""
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Generic, TypeVar
 
+from reconciler.apply.within import within
 from reconciler.plan.ids import ModelName
 
 T = TypeVar("T")
@@ -50,7 +50,5 @@ class ModelTasks(Generic[T]):
 
 async def pause(seconds: float, ends: asyncio.Event) -> None:
     """For so long, or until it ends, which is then forgotten."""
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await ends.wait()
+    await within(seconds, ends)
     ends.clear()

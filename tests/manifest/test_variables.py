@@ -67,7 +67,7 @@ def test_a_secret_is_not_put_where_an_engine_prints_it() -> None:
     secrets: list[JsonValue | SecretRef] = [
         {"from_env": "MINIO_SECRET_KEY"},
         SecretRef(from_env="MINIO_SECRET_KEY"),
-        SecretRef(from_file="/root/.ssh/id_rsa"),
+        SecretRef(from_file="/run/secrets/key"),
     ]
     for secret in secrets:
         assert variable_ruling("VLLM_LOGGING_PREFIX", secret) is not None
