@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 import structlog
 import uvloop
 
+from reconciler.loop.clock import Clock
 from reconciler.node.agent import Up, run_agent
 from reconciler.node.shutdown import Shutdown
 from reconciler.settings import Settings
@@ -23,7 +24,11 @@ Companion = Callable[[Up, Shutdown], Awaitable[int]]
 
 
 def run_until_signalled(
-    settings: Settings, *, companion: Companion | None = None, cut_short: int = 0
+    settings: Settings,
+    *,
+    companion: Companion | None = None,
+    cut_short: int = 0,
+    clock: Clock | None = None,
 ) -> int:
     """Run the agent until a signal ends it (R10), or until its companion returns.
 
@@ -31,7 +36,7 @@ def run_until_signalled(
     where a signal came before the companion's end.
     """
     _raise_file_limit()
-    return uvloop.run(_main(settings, companion, cut_short))
+    return uvloop.run(_main(settings, companion, cut_short, clock))
 
 
 def _raise_file_limit() -> None:
@@ -51,7 +56,9 @@ def _spare_garbage_collection() -> None:
     gc.set_threshold(10_000, 20, 50)
 
 
-async def _main(settings: Settings, companion: Companion | None, cut_short: int) -> int:
+async def _main(
+    settings: Settings, companion: Companion | None, cut_short: int, clock: Clock | None
+) -> int:
     shutdown = Shutdown()
     loop = asyncio.get_running_loop()
     for number in ENDING:
@@ -73,7 +80,7 @@ async def _main(settings: Settings, companion: Companion | None, cut_short: int)
         if companion is not None:
             beside.append(asyncio.create_task(accompany(up, companion), name="companion"))
 
-    code = await run_agent(settings, shutdown, on_up=on_up)
+    code = await run_agent(settings, shutdown, clock=clock, on_up=on_up)
     for task in beside:
         task.cancel()
         outcome = (await asyncio.gather(task, return_exceptions=True))[0]

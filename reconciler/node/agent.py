@@ -13,6 +13,7 @@ from structlog.contextvars import bind_contextvars
 from reconciler import __version__
 from reconciler.errors import Rejected
 from reconciler.events import EventKind
+from reconciler.loop.clock import Clock
 from reconciler.loop.intent import Intent
 from reconciler.manifest.policy import Permissions
 from reconciler.node.board import Board
@@ -39,7 +40,11 @@ class Up:
 
 
 async def run_agent(
-    settings: Settings, shutdown: Shutdown, *, on_up: Callable[[Up], None] | None = None
+    settings: Settings,
+    shutdown: Shutdown,
+    *,
+    clock: Clock | None = None,
+    on_up: Callable[[Up], None] | None = None,
 ) -> int:
     """Run one agent until `shutdown` begins. Returns the exit code: 1 if anything survives.
 
@@ -62,7 +67,7 @@ async def run_agent(
             up = Up(url=_url(listener), node=node, board=board)
             folder.announce(up.url)
             bind_contextvars(node=node)
-            async with assembled(settings, node, board, shutdown.hurry) as parts:
+            async with assembled(settings, node, board, shutdown.hurry, clock) as parts:
                 parts.journal.record(
                     EventKind.AGENT_STARTED,
                     f"xgen-model {__version__} answers at {up.url}"

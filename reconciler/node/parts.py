@@ -32,6 +32,7 @@ from reconciler.events import Journal
 from reconciler.hub.writable import WritableHub
 from reconciler.jobs.job import JobState
 from reconciler.loop.chronicle import Chronicle
+from reconciler.loop.clock import Clock
 from reconciler.loop.commands import Commands
 from reconciler.loop.fallbacks import Fallbacks
 from reconciler.loop.gpus import GpuLedger
@@ -85,11 +86,14 @@ class Parts:
 
 @asynccontextmanager
 async def assembled(
-    settings: Settings, node: NodeName, board: Board, hurry: Hurry
+    settings: Settings, node: NodeName, board: Board, hurry: Hurry, clock: Clock | None = None
 ) -> AsyncIterator[Parts]:
-    """One agent's parts, opened; closed when the block is left. Raises Rejected."""
+    """One agent's parts, opened; closed when the block is left. Raises Rejected.
+
+    `clock`: None: the system's.
+    """
     wakeup, closed = asyncio.Event(), asyncio.Event()
-    clock = SystemClock()
+    clock = clock or SystemClock()
     traffic = Traffic()
     journal = Journal(node=node, now=lambda: clock.wall(clock.monotonic()))
     chronicle = Chronicle(journal)
@@ -288,7 +292,7 @@ def _engines(settings: Settings, found: Discovery) -> Engines:
 
 @asynccontextmanager
 async def _backends(
-    settings: Settings, node: NodeName, clock: SystemClock, wakeup: asyncio.Event
+    settings: Settings, node: NodeName, clock: Clock, wakeup: asyncio.Event
 ) -> AsyncIterator[Backends]:
     backends = Backends(
         data_dir=settings.data_dir,
