@@ -4,7 +4,6 @@ A backend's log is never read for it, and a healthy page alone proves nothing: e
 before they can generate (production-stack#619) and after they have died (vllm#19849).
 """
 
-import asyncio
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Protocol
 import aiohttp
 import msgspec
 
+from reconciler.observe.reply import Address, Reply, Silence, ask
 from reconciler.plan.desired import ModelType
 
 HEALTH_SECONDS = 5.0
@@ -38,15 +38,9 @@ class Questions(Protocol):
     def answer_file(self) -> bytes | None: ...
 
 
-class Asked(Protocol):
-    """As `backend.launch.Launch`: the port of this very spawn, never a remembered one."""
+class Asked(Address, Protocol):
+    """As `backend.launch.Launch`."""
 
-    @property
-    def host(self) -> str: ...
-    @property
-    def port(self) -> int: ...
-    @property
-    def api_key(self) -> str | None: ...
     @property
     def probe(self) -> Questions: ...
 
@@ -69,11 +63,11 @@ async def probe(
     """Ask once. Never raises for what the other side does; `first_answer_seconds` is for the
     real answer, which may wait for kernels to be compiled."""
     questions = asked.probe
-    health = await _ask(session, asked, "GET", questions.health_path, seconds=HEALTH_SECONDS)
-    if isinstance(health, str) or health.status != 200:
+    health = await ask(session, asked, "GET", questions.health_path, seconds=HEALTH_SECONDS)
+    if isinstance(health, Silence) or health.status != 200:
         return NotYet(reason=f"health: {health}")
-    models = await _ask(session, asked, "GET", questions.models_path, seconds=HEALTH_SECONDS)
-    if isinstance(models, str):
+    models = await ask(session, asked, "GET", questions.models_path, seconds=HEALTH_SECONDS)
+    if isinstance(models, Silence):
         return NotYet(reason=f"list of models: {models}")
     if (doubt := _not_ours(asked, models)) is not None:
         return NotYet(reason=doubt)
@@ -87,7 +81,7 @@ async def question(session: aiohttp.ClientSession, asked: Asked, *, seconds: flo
     Never raises for what the other side does.
     """
     questions = asked.probe
-    answer = await _ask(
+    answer = await ask(
         session,
         asked,
         "POST",
@@ -95,7 +89,7 @@ async def question(session: aiohttp.ClientSession, asked: Asked, *, seconds: flo
         body=_body(questions),
         seconds=seconds,
     )
-    if isinstance(answer, str) or answer.status != 200:
+    if isinstance(answer, Silence) or answer.status != 200:
         return str(answer)
     if not _answers(questions.type, answer.json):
         return f"200, but nothing of type {questions.type} in it"
@@ -110,57 +104,7 @@ def _body(questions: Questions) -> bytes | aiohttp.FormData:
     return form
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Reply:
-    status: int
-    json: object
-
-    def __str__(self) -> str:
-        """`503 Loading model`: the status and the engine's own words, where it has some."""
-        error = self.json.get("error") if isinstance(self.json, dict) else None
-        message = error.get("message") if isinstance(error, dict) else error
-        return f"{self.status} {message}" if isinstance(message, str) else str(self.status)
-
-
-async def _ask(
-    session: aiohttp.ClientSession,
-    asked: Asked,
-    method: str,
-    path: str,
-    *,
-    body: bytes | aiohttp.FormData | None = None,
-    seconds: float,
-) -> _Reply | str:
-    """A reply, or why there is none. A refused connection is how most engines say "loading"."""
-    headers = {"Content-Type": "application/json"} if isinstance(body, bytes) else {}
-    if asked.api_key is not None:
-        headers["Authorization"] = f"Bearer {asked.api_key}"
-    try:
-        async with session.request(
-            method,
-            f"http://{asked.host}:{asked.port}{path}",
-            data=body,
-            headers=headers,
-            timeout=aiohttp.ClientTimeout(total=seconds),
-            allow_redirects=False,
-        ) as response:
-            return _Reply(status=response.status, json=_decode(await response.read()))
-    except aiohttp.ClientConnectorError:
-        return f"port {asked.port} is not open yet"
-    except TimeoutError:
-        return f"nothing came within {seconds:g} s"
-    except (aiohttp.ClientError, ConnectionError, asyncio.IncompleteReadError) as exc:
-        return f"the connection broke ({type(exc).__name__})"
-
-
-def _decode(content: bytes) -> object:
-    try:
-        return msgspec.json.decode(content)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
-
-
-def _not_ours(asked: Asked, models: _Reply) -> str | None:
+def _not_ours(asked: Asked, models: Reply) -> str | None:
     """Another server may have taken the port between our bind() and the child's."""
     another = f"another server seems to answer on port {asked.port}: "
     if models.status in (401, 403):
