@@ -39,6 +39,7 @@ from reconciler.backend.policy import need_permission
 from reconciler.backend.site import Site
 from reconciler.errors import Bug, Rejected, Transient
 from reconciler.manifest.policy import STRICT, Permissions
+from reconciler.plan.checks import in_folder
 from reconciler.plan.desired import DesiredModel, Format, ModelSpec
 from reconciler.plan.gpus import Gpu
 from reconciler.plan.memory import Needs
@@ -243,7 +244,12 @@ class Engines:
         need_permission(model.spec, choice.build, self._permissions, model.place)
         info = self._contents.of(files)
         launch = _adapter(choice.build).launch(model, files, choice.build, info, site)
-        return replace(launch, gpu_share=model.gpu_share, build=choice.build)
+        return replace(
+            launch,
+            checks=tuple(in_folder(check, files.root) for check in model.checks),
+            gpu_share=model.gpu_share,
+            build=choice.build,
+        )
 
 
 def _adapter(build: Build) -> _Adapter:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from reconciler.backend.inventory import Build
+from reconciler.plan.checks import Check
 from reconciler.plan.desired import ModelType
 
 
@@ -45,9 +46,9 @@ class Counters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """Everything that a spawn needs. `env` is the whole environment of the child. `gpu_share`: of
-    each of its GPUs; None: the whole. `build`: as it was at the start; None: an adapter's own
-    launch, which knows of none."""
+    """Everything that a spawn needs. `env` is the whole environment of the child. `checks`: with
+    absolute paths. `gpu_share`: of each of its GPUs; None: the whole. `build`: as it was at the
+    start; None: an adapter's own launch, which knows of none."""
 
     backend: str
     argv: tuple[str, ...]
@@ -58,5 +59,6 @@ class Launch:
     probe: Probe
     counters: Counters = Counters()
     warnings: tuple[str, ...] = ()
+    checks: tuple[Check, ...] = ()
     gpu_share: float | None = None
     build: Build | None = None

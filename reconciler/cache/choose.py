@@ -32,8 +32,8 @@ class Undecided(Transient):
 class Wish:
     """What a spec says of its files. `where`: the prefix or path, for messages.
 
-    `references`: files that `extra_args` name with `@/`, relative to the model's folder, and the
-    flag that names each.
+    `references`: files that `extra_args` and checks name with `@/`, relative to the model's folder,
+    and what names each.
     """
 
     where: str
@@ -79,7 +79,9 @@ class _Folder:
 
 def wish_of(spec: ModelSpec, where: str, file: str | None) -> Wish:
     arguments = {key.replace("-", "_"): value for key, value in spec.extra_args.items()}
-    references = {path: key for key, value in arguments.items() for path in _references(value)}
+    references = dict.fromkeys(spec.check_files, "a check")
+    for key, value in arguments.items():
+        references |= dict.fromkeys(_references(value), f"extra_args.{key}")
     return Wish(
         where=where,
         file=file,
@@ -103,9 +105,9 @@ def choose(sizes: Mapping[str, int], wish: Wish, main_ref: str | None = None) ->
         if path.startswith(below) and not is_hidden(path.removeprefix(below))
     }
     folder = _Folder(wish.where, root, visible)
-    for path, flag in wish.references:
+    for path, namer in wish.references:
         if path not in visible:
-            missing = f"no {path}, which extra_args.{flag} names"
+            missing = f"no {path}, which {namer} names"
             raise Transient(f"{folder.cannot()}: {missing}{_nearest(path, visible)}")
     match _format(folder, wish):
         case Format.GGUF:

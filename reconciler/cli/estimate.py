@@ -46,7 +46,7 @@ def _bears(path: str) -> bool:
     """A field of the spec itself says which files, which engine, which devices."""
     if path.startswith(_BY_KEY):
         return path in _BEARING
-    return path != "skip_memory_check"
+    return path not in ("skip_memory_check", "check_files")
 
 
 def _with_context(need: Need, asked: object) -> Need | None:

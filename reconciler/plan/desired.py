@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from reconciler.plan.checks import Check
 from reconciler.plan.ids import GpuUuid, ModelName, NodeName, Place, SpecHash
 
 _Scalar = str | int | float | bool | None
@@ -43,8 +44,9 @@ class ModelSpec:
     """What reaches the backend's process; all but `digest` and `skip_memory_check` goes into the
     spec hash.
 
-    `gpus`: how many; 0 means CPU, None the node's default. `gpu_ids`: as written.
-    `backend` is "auto" or an id of design §8. `extra_args` are already merged with the defaults.
+    `check_files`: what checks need of the model's folder. `gpus`: how many; 0 means CPU, None the
+    node's default. `gpu_ids`: as written. `backend` is "auto" or an id of design §8. `extra_args`
+    are already merged with the defaults.
     """
 
     source: str
@@ -91,6 +93,8 @@ class DesiredModel:
     """False: what serves is given up where its files leave no room for the new ones."""
     aliases: tuple[str, ...] = ()
     timeouts: Timeouts = Timeouts()
+    checks: tuple[Check, ...] = ()
+    """In their order; those of a process are as they were at its start."""
     priority: int = 0
     max_in_flight: int | None = None
     """How many requests may be passed on at a time; None: any number."""

@@ -3,7 +3,7 @@
 Only fields that differ from their default are hashed, so that a new field with a default changes no
 hash that a running process already carries. `digest` is not: it reaches the process as its files,
 which have a digest of their own, so that pinning what runs restarts nothing; nor is
-`skip_memory_check`, which decides before there is a process.
+`skip_memory_check`, which decides before there is a process; nor are checks, and their files.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from reconciler.plan.ids import SpecHash
 VERSION = 1
 """Grows when the same spec would hash differently; the old one can then be told from the new."""
 _HEX_DIGITS = 16
-_OUTSIDE = frozenset({"digest", "skip_memory_check"})
+_OUTSIDE = frozenset({"digest", "skip_memory_check", "check_files"})
 
 
 def spec_hash(spec: ModelSpec) -> SpecHash:

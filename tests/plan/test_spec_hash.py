@@ -107,6 +107,11 @@ def test_whether_memory_is_checked_does_not_count() -> None:
     assert spec_hash(replace(PLAIN, skip_memory_check=True)) == spec_hash(PLAIN)
 
 
+def test_the_files_of_checks_do_not_count() -> None:
+    """Checks say what must come of the very same process."""
+    assert spec_hash(replace(PLAIN, check_files=("check.json",))) == spec_hash(PLAIN)
+
+
 def test_every_other_field_of_the_spec_reaches_the_hash() -> None:
     changed = [
         replace(PLAIN, source="hf://org/name"),
@@ -124,5 +129,5 @@ def test_every_other_field_of_the_spec_reaches_the_hash() -> None:
         replace(PLAIN, env={"A": "1"}),
     ]
 
-    assert len({spec_hash(spec) for spec in changed}) == len(ModelSpec.__dataclass_fields__) - 2
+    assert len({spec_hash(spec) for spec in changed}) == len(ModelSpec.__dataclass_fields__) - 3
     assert spec_hash(PLAIN) not in {spec_hash(spec) for spec in changed}
