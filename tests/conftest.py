@@ -5,6 +5,7 @@ too, whose workers collect and whose controller reports.
 """
 
 import os
+import signal
 from collections import Counter
 from typing import Any
 
@@ -25,6 +26,10 @@ settings.load_profile("shared")
 # Where pytest has loaded readline, it gives these to its workers; a test says the size itself.
 os.environ.pop("COLUMNS", None)
 os.environ.pop("LINES", None)
+
+# Under nohup the run stays deaf to a hang-up; what it starts must not inherit that.
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda *_: None)
 
 KNOWN = (
     "needs the right to mount",
