@@ -13,7 +13,7 @@ BENCH  := $(VENV)/.installed-bench
 # Tests side by side. More than two on two cores is not faster, and makes every deadline shorter.
 WORKERS ?= 2
 
-.PHONY: demo run test test-slow test-engines soak check bench compiler schema clean help
+.PHONY: demo run test test-slow test-engines gpu-check soak check bench compiler schema clean help
 .DELETE_ON_ERROR:
 
 demo: $(DEMO)  ## one node, a real small model; DEMO_ARGS=--once ends after the answers
@@ -34,6 +34,9 @@ test-engines: $(DEV) $(AIPERF) $(VLLM) $(LLAMA_CPP_PYTHON)  ## real llama.cpp an
 soak: $(DEV)  ## 50 parallel streams for a minute; 30 downloads whose agent is killed
 	XGEN_SOAK_SECONDS=60 XGEN_KILLS=30 $(BIN)/python -m pytest -n $(WORKERS) \
 	  tests/e2e/test_clients.py tests/cache/test_kills.py -k "many_streams or kill" --timeout 600
+
+gpu-check: $(DEV)  ## on a machine with a GPU: detection, an engine that is there, memory; 7 min at most; 77: no GPU
+	$(BIN)/python -m tests.gpu $(GPU_ARGS)
 
 check: $(DEV)  ## format, lint, types, layers
 	$(BIN)/ruff format --check .

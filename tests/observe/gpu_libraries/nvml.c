@@ -3,8 +3,11 @@
    sys;driver=580.95.05;prints=TEXT
    gpu;name=;uuid=;pci=0000:17:00.0;total=;used=;util=;cc=9.0;mig=1;slots=7
    mig;of=UUID of the gpu;slot=0;uuid=;total=;used=
-   process;on=UUID;pid=;memory=          without memory: not available */
+   process;on=UUID;pid=;memory=;lives=1  without memory: not available; lives: told as long as it
+                                         does, and its memory counts as used beside the gpu's */
 #include "records.h"
+
+#include <signal.h>
 
 enum {
   SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6,
@@ -97,10 +100,17 @@ struct memory {
   u64 total, free, used;
 };
 
+static int is_on(long process, long at) {
+  if (!is(process, "process") || strcmp(value(process, "on", ""), value(at, "uuid", "-"))) return 0;
+  return !value(process, "lives", NULL) || !kill((pid_t)number(process, "pid", 0), 0);
+}
+
 int nvmlDeviceGetMemoryInfo(handle device, struct memory *memory) {
   OF_DEVICE
   memory->total = number(at, "total", 0);
   memory->used = number(at, "used", 0);
+  for (long other = 0; other < records; other++)
+    if (is_on(other, at) && value(other, "lives", NULL)) memory->used += number(other, "memory", 0);
   memory->free = memory->total - memory->used;
   return SUCCESS;
 }
@@ -129,7 +139,7 @@ int nvmlDeviceGetComputeRunningProcesses_v3(handle device, u32 *count, struct pr
   OF_DEVICE
   u32 room = *count, seen = 0;
   for (long other = 0; other < records; other++) {
-    if (!is(other, "process") || strcmp(value(other, "on", ""), value(at, "uuid", "-"))) continue;
+    if (!is_on(other, at)) continue;
     if (out && seen < room) {
       out[seen].pid = (u32)number(other, "pid", 0);
       out[seen].memory = number(other, "memory", ~0ull);
