@@ -353,9 +353,14 @@ class ModelCache:
                 return found
             record = taken or record
         pull.run(record, choice.paths)
-        if self._layout.standing(prefix) is None:
+        if self._layout.standing(prefix) is None and self._leads(spec, prefix):
             publish_link(self._layout, prefix, record.digest)
         return self._fetched(spec, prefix, wish)
+
+    def _leads(self, spec: ModelSpec, prefix: str) -> bool:
+        """Whether models without a `digest:` go along. What another model pins is no push that
+        they take up."""
+        return pinned_digest(spec) is None or self._layout.linked_digest(prefix) is None
 
     def _restored(self, spec: ModelSpec, wish: Wish, pull: Pull) -> FilesCached | None:
         """The revision that is here, made whole again; with the prefix's lock held."""

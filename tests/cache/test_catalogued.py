@@ -94,6 +94,20 @@ def test_a_pinned_digest_can_be_pulled_after_two_more_pushes(
         assert files.revision == digest
 
 
+def test_what_one_model_pins_moves_no_other_one(tmp_path: Path, hub: tuple[Path, Store]) -> None:
+    """R4: the others of its prefix keep the files that they run with."""
+    folder, store = hub
+    older = pushed(folder, {"x.gguf": b"older"}, source=tmp_path / "older").digest
+    pushed(folder, {"x.gguf": b"newer"}, source=tmp_path / "newer")
+    cache = opened(tmp_path, store)
+    newer = cache.fetch(spec())
+
+    pinned = cache.fetch(spec(digest=older))
+
+    assert pinned != newer
+    assert cache.lookup(spec()) == newer
+
+
 def test_a_digest_that_the_hub_has_not_is_answered_with_those_that_it_has(
     tmp_path: Path, hub: tuple[Path, Store]
 ) -> None:
