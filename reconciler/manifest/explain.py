@@ -4,9 +4,10 @@ from difflib import get_close_matches
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Tag, ValidationError
 from pydantic_core import ErrorDetails
 
+from reconciler.manifest.check_fields import ASKED_BY
 from reconciler.manifest.model import TAGS, Document
 from reconciler.manifest.problem import Finding, Loc, shown
 from reconciler.manifest.supported import RESERVED
@@ -23,6 +24,12 @@ _WISHES = {
     "model_type": "a map of keys",
     "tuple_type": "a list",
     "list_type": "a list",
+}
+_BOUNDS = {
+    "greater_than_equal": ("at least", "ge"),
+    "greater_than": ("more than", "gt"),
+    "less_than": ("less than", "lt"),
+    "less_than_equal": ("at most", "le"),
 }
 
 
@@ -45,7 +52,8 @@ def _finding(detail: ErrorDetails) -> Finding:
     at_key = bool(raw) and raw[-1] == "[key]"
     loc: Loc = tuple(part for part in raw if part not in _NO_KEYS)
     if detail["type"] == "extra_forbidden":
-        return Finding(loc=loc, message=_unknown_key(loc), at_key=True)
+        typed: Loc = tuple(part for part in raw if part != "[key]")
+        return Finding(loc=loc, message=_unknown_key(typed), at_key=True)
     return Finding(loc=loc, message=_message(detail, loc), at_key=at_key)
 
 
@@ -58,14 +66,21 @@ def _message(detail: ErrorDetails, loc: Loc) -> str:
             return str(context["error"])
         case "literal_error":
             return _not_one_of(_choices(_annotation(loc)), value, loc)
-        case "greater_than_equal":
-            return f"must be at least {context['ge']}, not {shown(value)}"
         case "too_short":
             return "must not be empty; leave it out instead"
+        case "too_long":
+            return (
+                f"must have at most {context['max_length']} items, not {context['actual_length']}"
+            )
+        case "union_tag_invalid":
+            return f"must hold {_one_of(list(ASKED_BY))}: what is asked"
         case "string_too_short":
             return "must not be empty"
         case "string_too_long":
             return f"must be at most {context['max_length']} characters"
+        case _ if kind in _BOUNDS:
+            words, key = _BOUNDS[kind]
+            return f"must be {words} {context[key]:g}, not {shown(value)}"
         case _ if kind in _WISHES:
             hinted = _shown_with_help(kind, value, loc)
             return f"must be {_WISHES[kind]}, not {hinted}"
@@ -121,6 +136,8 @@ def _annotation(loc: Loc) -> Any:
 
 
 def _inner(annotation: Any, part: str | int) -> Any:
+    if part in TAGS:
+        return _tagged(annotation, str(part))
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         for name, field in annotation.model_fields.items():
             if part in (name, field.alias):
@@ -135,6 +152,14 @@ def _inner(annotation: Any, part: str | int) -> Any:
     if origin is dict:
         return args[1]
     return args[0] if origin in (tuple, list) else None
+
+
+def _tagged(annotation: Any, tag: str) -> Any:
+    """The member of a union that has this tag; of what is no such union, itself."""
+    for member in (member for arg in get_args(annotation) for member in get_args(arg)):
+        if any(isinstance(note, Tag) and note.tag == tag for note in get_args(member)):
+            return get_args(member)[0]
+    return annotation
 
 
 def _keys(annotation: Any) -> list[str]:

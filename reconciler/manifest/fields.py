@@ -95,6 +95,11 @@ def _gpu_id(value: object) -> str:
     raise ValueError(f"must be an index, a UUID or a PCI address, not {shown(value)}")
 
 
+def is_list(value: object) -> str:
+    """The tag of a value that may be written as one or as several."""
+    return "<list>" if isinstance(value, list | tuple) else "<word>"
+
+
 def node_name_complaint(text: str) -> str | None:
     if text == "all":
         return "'all' is not a node name; for every node write `nodes: all`"

@@ -18,6 +18,7 @@ from pydantic import (
     Tag,
 )
 
+from reconciler.manifest.check_fields import CHECK_TAGS, MAX_CHECKS, CheckEntry
 from reconciler.manifest.fields import (
     AbsolutePath,
     Alias,
@@ -32,6 +33,7 @@ from reconciler.manifest.fields import (
     Name,
     NodeName,
     Source,
+    is_list,
 )
 
 API_GROUP = "xgen.io"
@@ -88,17 +90,13 @@ EnvValue = Annotated[
 """Tags stand in angle brackets, so that they are told from keys in an error's location."""
 
 
-TAGS = frozenset({"<text>", "<reference>", "<list>", "<word>"})
-
-
-def _is_list(value: Any) -> str:
-    return "<list>" if isinstance(value, list | tuple) else "<word>"
+TAGS = frozenset({"<text>", "<reference>", "<list>", "<word>", *CHECK_TAGS})
 
 
 Nodes = Annotated[
     Annotated[Literal["all"], Tag("<word>")]
     | Annotated[tuple[NodeName, ...], Field(min_length=1), Tag("<list>")],
-    Discriminator(_is_list),
+    Discriminator(is_list),
 ]
 
 
@@ -252,6 +250,11 @@ class Model(_Strict):
     )
     timeouts: Timeouts = Field(
         default_factory=Timeouts, description="How long things may take. Restarts nothing."
+    )
+    checks: Annotated[tuple[CheckEntry, ...], Field(max_length=MAX_CHECKS)] = Field(
+        default=(),
+        description="What it is asked before it serves, and must answer; a wrong answer is a "
+        "failed start. Changing them restarts nothing.",
     )
     strategy: Literal["auto", "recreate", "surge"] = Field(
         default="auto",

@@ -6,6 +6,7 @@ another.
 
 from collections.abc import Iterator
 
+from reconciler.manifest.check_rules import check_findings
 from reconciler.manifest.contradictions import contradictions
 from reconciler.manifest.family import (
     ENGINES,
@@ -67,6 +68,7 @@ def _model_findings(loc: Loc, model: _Map) -> Iterator[Finding]:
     yield from _repeated((*loc, "gpu_ids"), "the GPU", _list(model.get("gpu_ids")))
     yield from _own_flag_findings((*loc, "extra_args"), model)
     yield from _env_findings((*loc, "env"), _map(model.get("env")))
+    yield from check_findings(loc, model)
     yield from _fallback_findings(loc, model)
 
 

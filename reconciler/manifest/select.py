@@ -3,9 +3,25 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+from reconciler.manifest.check_fields import (
+    AudioCheck,
+    CheckEntry,
+    InputCheck,
+    MessageCheck,
+    PromptCheck,
+    QueryCheck,
+)
 from reconciler.manifest.family import LLAMA
 from reconciler.manifest.model import EnvValue, Model, SecretReference
 from reconciler.manifest.union import Manifest, ManifestModel, family_of
+from reconciler.plan.checks import (
+    Check,
+    EmbeddingCheck,
+    RerankCheck,
+    TextCheck,
+    TranscriptionCheck,
+    file_of,
+)
 from reconciler.plan.desired import (
     Desired,
     DesiredModel,
@@ -57,6 +73,7 @@ def _reason_elsewhere(model: Model, node: str, peers: bool) -> str | None:
 
 def _desired(entry: ManifestModel) -> DesiredModel:
     model = entry.model
+    checks = tuple(map(_check, model.checks))
     spec = ModelSpec(
         source=model.source,
         file=model.file,
@@ -73,6 +90,7 @@ def _desired(entry: ManifestModel) -> DesiredModel:
         extra_args=entry.extra_args,
         env=_env(model.env),
         skip_memory_check=model.skip_memory_check,
+        check_files=tuple(sorted({file for each in checks if (file := file_of(each))})),
     )
     return DesiredModel(
         name=ModelName(model.name),
@@ -84,6 +102,7 @@ def _desired(entry: ManifestModel) -> DesiredModel:
         keep_last_good=model.keep_last_good,
         aliases=model.aliases,
         timeouts=entry.timeouts,
+        checks=checks,
         priority=model.priority,
         max_in_flight=model.max_in_flight,
         fallback=_fallback(entry, spec),
@@ -130,3 +149,36 @@ def _env_value(value: EnvValue) -> str | SecretRef:
     if isinstance(value, SecretReference):
         return SecretRef(from_env=value.from_env, from_file=value.from_file)
     return value
+
+
+def _check(written: CheckEntry) -> Check:
+    match written:
+        case PromptCheck() | MessageCheck():
+            chat = isinstance(written, MessageCheck)
+            return TextCheck(
+                text=written.message if isinstance(written, MessageCheck) else written.prompt,
+                chat=chat,
+                contains=_several(written.contains),
+                max_tokens=written.max_tokens,
+            )
+        case InputCheck():
+            return EmbeddingCheck(
+                text=written.input,
+                embedding=written.embedding or (),
+                file=_relative(written.embedding_file) if written.embedding_file else None,
+                cosine=written.cosine,
+            )
+        case QueryCheck():
+            return RerankCheck(query=written.query, first=written.first, others=written.others)
+        case AudioCheck():
+            return TranscriptionCheck(
+                file=_relative(written.audio_file), contains=_several(written.contains)
+            )
+
+
+def _several(one_or_more: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (one_or_more,) if isinstance(one_or_more, str) else one_or_more
+
+
+def _relative(path: str) -> str:
+    return path.removeprefix("@/")

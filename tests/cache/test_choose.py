@@ -94,6 +94,14 @@ def test_takes_files_that_arguments_name() -> None:
         chosen(["m.gguf", "a.gguf", "template2.jinja"], file="m.gguf", extra_args=arguments)
 
 
+def test_takes_files_that_checks_name() -> None:
+    choice = chosen(["m.gguf", "checks/a.json", "b.json"], check_files=("checks/a.json",))
+
+    assert choice.paths == ("checks/a.json", "m.gguf")
+    with pytest.raises(Transient, match=r"no a\.json, which a check names"):
+        chosen(["m.gguf"], check_files=("a.json",))
+
+
 def test_takes_a_prefix_without_the_weights_of_other_formats() -> None:
     choice = chosen(
         [

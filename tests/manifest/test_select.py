@@ -4,6 +4,7 @@ import pytest
 
 from reconciler.manifest.resolve import resolve
 from reconciler.manifest.select import select
+from reconciler.plan.checks import EmbeddingCheck, RerankCheck, TextCheck, TranscriptionCheck
 from reconciler.plan.desired import (
     Desired,
     DesiredModel,
@@ -235,3 +236,42 @@ def test_a_fallback_in_safetensors_keeps_the_sizes() -> None:
     entry = model("a", source="gguf/org_a", gpus=2, pipeline_parallel_size=2, fallback=other)
 
     assert fallen_back(selected(entry)).spec.pipeline_parallel_size == 2
+
+
+def test_checks_arrive_as_they_are_written() -> None:
+    asked = [
+        {"prompt": "1, 2,", "contains": "3", "max_tokens": 4},
+        {"message": "Hello", "contains": ["Hi", "Hello"]},
+    ]
+    heard = [{"audio_file": "@/hi.wav", "contains": "hi"}]
+    near = [
+        {"input": "a", "embedding": [1, 0.5]},
+        {"input": "b", "embedding_file": "@/checks/b.json", "cosine": 0.9},
+    ]
+    ranked = [{"query": "a", "first": "b", "others": ["c"]}]
+
+    def checks(kind: str, written: object) -> DesiredModel:
+        return selected(model("a", type=kind, checks=written))
+
+    assert checks("llm", asked).checks == (
+        TextCheck(text="1, 2,", chat=False, contains=("3",), max_tokens=4),
+        TextCheck(text="Hello", chat=True, contains=("Hi", "Hello"), max_tokens=64),
+    )
+    assert checks("transcription", heard).checks == (
+        TranscriptionCheck(file="hi.wav", contains=("hi",)),
+    )
+    assert checks("embedding", near).checks == (
+        EmbeddingCheck(text="a", embedding=(1.0, 0.5), cosine=0.99),
+        EmbeddingCheck(text="b", file="checks/b.json", cosine=0.9),
+    )
+    assert checks("rerank", ranked).checks == (RerankCheck(query="a", first="b", others=("c",)),)
+
+
+def test_checks_are_in_no_hash_and_their_files_are_the_models() -> None:
+    near = {"input": "b", "embedding_file": "@/checks/b.json"}
+
+    plain = selected(model("a", type="embedding"))
+    checked = selected(model("a", type="embedding", checks=[near]))
+
+    assert checked.spec_hash == plain.spec_hash
+    assert checked.spec.check_files == ("checks/b.json",)
