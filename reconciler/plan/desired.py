@@ -41,8 +41,8 @@ class SecretRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSpec:
-    """What reaches the backend's process; all but `digest` and `skip_memory_check` goes into the
-    spec hash.
+    """What reaches the backend's process; all but `digest`, `skip_memory_check` and `check_files`
+    goes into the spec hash.
 
     `check_files`: what checks need of the model's folder. `gpus`: how many; 0 means CPU, None the
     node's default. `gpu_ids`: as written. `backend` is "auto" or an id of design §8. `extra_args`
@@ -64,6 +64,7 @@ class ModelSpec:
     extra_args: Mapping[str, JsonValue] = field(default_factory=dict)
     env: Mapping[str, str | SecretRef] = field(default_factory=dict)
     skip_memory_check: bool = False
+    check_files: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
