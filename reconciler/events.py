@@ -55,6 +55,7 @@ class EventKind(StrEnum):
     BACKEND_LOADED = "BackendLoaded"
     BACKEND_HUNG = "BackendHung"
     BACKEND_EXITED = "BackendExited"
+    BACKEND_LEFT = "BackendLeft"
     EFFECT_FAILED = "EffectFailed"
     ENGINE_CHANGED = "EngineChanged"
     ENGINE_LOST = "EngineLost"

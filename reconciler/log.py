@@ -21,7 +21,7 @@ def configure(
     from warning on, in the same form; so is what Python itself would print to stderr.
     """
     out = stream or sys.stderr
-    console = form == "console" or (form == "auto" and out.isatty())
+    console = is_console(form, out)
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
@@ -49,6 +49,10 @@ def configure(
     )
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     _catch_the_rest()
+
+
+def is_console(form: LogFormat, stream: TextIO) -> bool:
+    return form == "console" or (form == "auto" and stream.isatty())
 
 
 def _catch_the_rest() -> None:

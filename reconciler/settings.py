@@ -7,8 +7,10 @@ from pathlib import Path
 from reconciler.backend.inventory import NamedEngine
 from reconciler.cache.budget import Budget
 from reconciler.manifest.policy import STRICT, Permissions
+from reconciler.plan.ending import OnExit
 from reconciler.plan.gpu_mode import GpuMode
 from reconciler.plan.ids import NodeName
+from reconciler.status import Supervision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +44,8 @@ class Settings:
     model with `max_in_flight`. `heartbeat_seconds`: without a byte in a stream until a comment.
     `gpu_mode`: whether the GPUs that are seen are the node's, or a device plugin gave them.
     `permissions`: what manifests may ask of engines beyond the usual.
+    `on_exit`: what becomes of backends when the agent is told to end. `supervision`: what the
+    supervisor said of itself; None: there is none.
     `rename_node`: the old name that the data folder remembers and that may be given up (R2).
     """
 
@@ -68,6 +72,8 @@ class Settings:
     queue_length: int = 100
     queue_seconds: float = 30.0
     heartbeat_seconds: float = 15.0
+    on_exit: OnExit = OnExit.STOP
+    supervision: Supervision | None = None
     rename_node: str | None = None
     pod_name: str | None = None
     pod_ip: str | None = None

@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from reconciler.plan.actions import Plan
 from reconciler.plan.desired import Elsewhere, ModelSpec, ModelType, Timeouts
+from reconciler.plan.ending import OnExit
 from reconciler.plan.gpu_mode import GpuMode
 from reconciler.plan.ids import FilesDigest, ModelName, NodeName, Nonce, Place, SpecHash
 from reconciler.plan.memory import Needs
@@ -226,6 +227,26 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Supervision:
+    """`restarts`: how often the supervisor has started a crashed agent anew. `crash`: how the one
+    before this one ended; None: this is the first."""
+
+    restarts: int = 0
+    crash: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentStatus:
+    """How this agent was told to live and end. `supervision`: None: it has no supervisor.
+    `on_exit_problem`: why backends cannot be left, though they are to be; None: they can."""
+
+    pid: int
+    on_exit: OnExit
+    on_exit_problem: str | None = None
+    supervision: Supervision | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
     """All that one node says of itself. `version` grows with every change."""
 
@@ -234,6 +255,7 @@ class Status:
     pod_name: str | None = None
     pod_ip: str | None = None
     agent_version: str = ""
+    agent: AgentStatus | None = None
     revision: Revision = Revision()
     gpu_mode: GpuMode = GpuMode.NODE
     devices: tuple[Device, ...] = ()

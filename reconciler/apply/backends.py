@@ -182,6 +182,11 @@ class Backends:
         if (held := self._held.get(nonce)) is not None:
             await held.end(stop_seconds=stop_seconds, kill_seconds=kill_seconds, hurry=hurry)
 
+    async def ends_settled(self) -> None:
+        """Wait until no end is under way, of one whose first process died, say."""
+        while ends := [held.begin_end() for held in self._held.values() if held.dying]:
+            await asyncio.wait(ends)
+
     def kill_now(self) -> None:
         """SIGKILL to every process of every backend and leftover."""
         for held in tuple(self._held.values()):

@@ -38,7 +38,7 @@ class Stopper:
     async def stop(self, nonce: Nonce, timeouts: Timeouts, *, drain: bool) -> None:
         """Let the backend's requests end, then climb the ladder. Raises Transient: survivors."""
         if drain:
-            await self._drain(nonce, timeouts.drain)
+            await self.drain(nonce, timeouts.drain)
         await self._backends.stop(
             nonce,
             stop_seconds=timeouts.stop,
@@ -46,7 +46,8 @@ class Stopper:
             hurry=self._hurry.killing,
         )
 
-    async def _drain(self, nonce: Nonce, seconds: float) -> None:
+    async def drain(self, nonce: Nonce, seconds: float) -> None:
+        """Let the backend's requests end, for so long and while nobody is in a hurry."""
         idle = asyncio.ensure_future(self._traffic.wait_idle(nonce))
         hurried = asyncio.ensure_future(self._hurry.hurried.wait())
         try:
@@ -59,4 +60,4 @@ class Stopper:
             await asyncio.gather(idle, hurried, return_exceptions=True)
         if idle not in done:
             left = self._traffic.in_flight(nonce)
-            _log.warning("backend is stopped with requests in flight", in_flight=left)
+            _log.warning("requests in flight are not waited for any longer", in_flight=left)

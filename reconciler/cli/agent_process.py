@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 import structlog
 import uvloop
 
+from reconciler.cli.supervise import SupervisorLine
 from reconciler.loop.clock import Clock
 from reconciler.node.agent import Up, run_agent
 from reconciler.node.shutdown import Shutdown
@@ -29,14 +30,16 @@ def run_until_signalled(
     companion: Companion | None = None,
     cut_short: int = 0,
     clock: Clock | None = None,
+    supervisor: SupervisorLine | None = None,
 ) -> int:
-    """Run the agent until a signal ends it (R10), or until its companion returns.
+    """Run the agent until a signal ends it (R10), until its companion returns, or until its
+    supervisor is gone.
 
     Returns the exit code: the agent's own when that is not 0, else the companion's, or `cut_short`
     where a signal came before the companion's end.
     """
     _raise_file_limit()
-    return uvloop.run(_main(settings, companion, cut_short, clock))
+    return uvloop.run(_main(settings, companion, cut_short, clock, supervisor))
 
 
 def _raise_file_limit() -> None:
@@ -56,16 +59,27 @@ def _spare_garbage_collection() -> None:
     gc.set_threshold(10_000, 20, 50)
 
 
-async def _main(
-    settings: Settings, companion: Companion | None, cut_short: int, clock: Clock | None
-) -> int:
-    shutdown = Shutdown()
+def _heed(shutdown: Shutdown, supervisor: SupervisorLine | None) -> None:
+    """From now on signals, and the supervisor's death, end the agent in order."""
     loop = asyncio.get_running_loop()
     for number in ENDING:
         if signal.getsignal(number) is not signal.SIG_IGN:  # nohup's wish is heeded
             loop.add_signal_handler(number, shutdown.signal, number.name)
     for number in (signal.SIGUSR1, signal.SIGUSR2):  # their default is death without an end
         loop.add_signal_handler(number, _log.info, "signal has no meaning here")
+    if supervisor is not None:
+        supervisor.heed(lambda: shutdown.signal("the supervisor's end"))
+
+
+async def _main(
+    settings: Settings,
+    companion: Companion | None,
+    cut_short: int,
+    clock: Clock | None,
+    supervisor: SupervisorLine | None,
+) -> int:
+    shutdown = Shutdown()
+    _heed(shutdown, supervisor)
     beside: list[asyncio.Task[int]] = []
 
     async def accompany(up: Up, run: Companion) -> int:
@@ -77,10 +91,14 @@ async def _main(
 
     def on_up(up: Up) -> None:
         _spare_garbage_collection()
+        if supervisor is not None:
+            supervisor.say_up()
         if companion is not None:
             beside.append(asyncio.create_task(accompany(up, companion), name="companion"))
 
     code = await run_agent(settings, shutdown, clock=clock, on_up=on_up)
+    if supervisor is not None:
+        supervisor.say_ended()
     for task in beside:
         task.cancel()
         outcome = (await asyncio.gather(task, return_exceptions=True))[0]

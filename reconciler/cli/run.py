@@ -2,6 +2,7 @@
 
 import os
 import socket
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -23,6 +24,8 @@ from reconciler.cli.options import (
     listen_address,
     port_range,
 )
+from reconciler.cli.supervise import SupervisorLine, become_supervisor
+from reconciler.plan.ending import OnExit
 from reconciler.plan.gpu_mode import GpuMode
 from reconciler.settings import Settings
 
@@ -158,6 +161,23 @@ def run(
             envvar="XGEN_RENAME_NODE", help="The old name, where this node was renamed on purpose."
         ),
     ] = None,
+    on_exit: Annotated[
+        OnExit,
+        typer.Option(
+            envvar="XGEN_ON_EXIT",
+            help="Backends when the agent is told to end: stop them, or leave them running for "
+            "the next agent.",
+        ),
+    ] = OnExit.STOP,
+    supervise: Annotated[
+        bool,
+        typer.Option(
+            "--supervise",
+            envvar="XGEN_SUPERVISE",
+            help="Run the agent as a child that is started anew when it crashes, and reap "
+            "orphans: for process 1 of a container.",
+        ),
+    ] = False,
     log_format: Annotated[
         log.LogFormat, typer.Option(envvar="XGEN_LOG_FORMAT", help="Form of the agent's log.")
     ] = "auto",
@@ -171,6 +191,7 @@ def run(
     chosen, host_name = node_name(node), socket.gethostname()
     if chosen is None:
         check_default(folder, host_name)
+    supervisor = SupervisorLine.taken_from(os.environ)
     log.configure(form=log_format, level=log_level)
     settings = Settings(
         manifest=manifest,
@@ -199,9 +220,14 @@ def run(
         queue_length=queue_length,
         queue_seconds=queue_seconds,
         heartbeat_seconds=heartbeat_seconds,
+        on_exit=on_exit,
+        supervision=supervisor.supervision if supervisor else None,
         rename_node=rename_node,
         pod_name=os.environ.get("POD_NAME"),
         pod_ip=os.environ.get("POD_IP"),
         environment=dict(os.environ),
     )
-    return run_until_signalled(settings)
+    if supervise and supervisor is None:
+        console = log.is_console(log_format, sys.stderr)
+        become_supervisor(console=console, level=log_level, on_exit=on_exit)
+    return run_until_signalled(settings, supervisor=supervisor)

@@ -33,6 +33,7 @@ from reconciler.loop.hub_subjects import (
 )
 from reconciler.loop.intent import Intent, Understanding
 from reconciler.loop.keeping import Keeping
+from reconciler.loop.leaving import staying
 from reconciler.loop.observation import Look, Looks, Observer, Seen, observed
 from reconciler.loop.pace import give_way
 from reconciler.loop.pardons import Pardons
@@ -42,7 +43,7 @@ from reconciler.loop.standstill import Scene, Standstill, standstill
 from reconciler.metrics import Metrics, TickResult
 from reconciler.plan.actions import AbortFetch, Plan
 from reconciler.plan.desired import Desired, DesiredModel
-from reconciler.plan.ending import ending
+from reconciler.plan.ending import NOBODY, OnExit, ending
 from reconciler.plan.fallbacks import hashes
 from reconciler.plan.ids import ModelName
 from reconciler.plan.observed import EffectKind, InFlight
@@ -110,6 +111,7 @@ class Reconciler:
         self._wakeup = wakeup
         self._books = Books()
         self._ending = False
+        self._leaves = False
         self._closed = False
         self._last: dict[ModelName, DesiredModel] = {}
         self._standstill: Standstill | None = None
@@ -136,9 +138,10 @@ class Reconciler:
         await self._offers.close()
         await self._pushes.close()
 
-    def end(self) -> None:
+    def end(self, on_exit: OnExit) -> None:
         """From the next tick on, nothing is started or stopped; what happens is still reported."""
         self._ending = True
+        self._leaves = on_exit is OnExit.LEAVE
         self._publisher.drain()
         self._wakeup.set()
 
@@ -217,7 +220,8 @@ class Reconciler:
         )
         made = plan(desired, there, now)
         if scene.ending:
-            made = ending(made, self._observer.see().views.keys())
+            views = self._observer.see().views
+            made = ending(made, views.keys(), staying(views) if self._leaves else NOBODY)
         await self._dispatch(made, looks, now)
         await self._report(made, scene)
         self._standstill = standstill(scene, there, made)

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import gc
+import os
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,21 +12,24 @@ import structlog
 from structlog.contextvars import bind_contextvars
 
 from reconciler import __version__
+from reconciler.apply.backends import BackendView
 from reconciler.errors import Rejected
-from reconciler.events import EventKind
+from reconciler.events import EventKind, Journal, Level
 from reconciler.loop.clock import Clock
 from reconciler.loop.intent import Intent
 from reconciler.manifest.policy import Permissions
 from reconciler.node.board import Board
 from reconciler.node.data_folder import DataFolder
 from reconciler.node.parts import Parts, assembled
-from reconciler.node.shutdown import Shutdown, stop_all
+from reconciler.node.shutdown import Shutdown, leave_all, stop_all, why_not_left
 from reconciler.plan.desired import Timeouts
+from reconciler.plan.ending import OnExit
 from reconciler.plan.ids import ModelName, NodeName
+from reconciler.plan.observed import Leftover
 from reconciler.proxy.server import serve
 from reconciler.settings import Settings
 from reconciler.source.directory import DirectorySource
-from reconciler.status import Status
+from reconciler.status import AgentStatus, Status
 
 _log = structlog.get_logger("xgen.node")
 
@@ -60,6 +64,7 @@ async def run_agent(
                 pod_name=settings.pod_name,
                 pod_ip=settings.pod_ip,
                 agent_version=__version__,
+                agent=_agent_status(settings),
                 gpu_mode=settings.gpu_mode,
             )
         )
@@ -68,20 +73,42 @@ async def run_agent(
             folder.announce(up.url)
             bind_contextvars(node=node)
             async with assembled(settings, node, board, shutdown.hurry, clock) as parts:
-                parts.journal.record(
-                    EventKind.AGENT_STARTED,
-                    f"xgen-model {__version__} answers at {up.url}"
-                    f"{_allowing(settings.permissions)}",
-                    url=up.url,
-                    manifest=settings.manifest,
-                )
+                _tell_of_the_start(settings, parts.journal, up)
                 folder.remember_name(node)
                 _set_apart_what_stays()
                 if on_up:
                     on_up(up)
-                survivors = await _run(parts, listener, shutdown)
+                survivors = await _run(parts, listener, shutdown, settings.on_exit)
     _log.info("agent ended", survivors=survivors)
     return 1 if survivors else 0
+
+
+def _agent_status(settings: Settings) -> AgentStatus:
+    problem = None
+    if settings.on_exit is OnExit.LEAVE:
+        problem = why_not_left(supervised=settings.supervision is not None)
+    return AgentStatus(
+        pid=os.getpid(),
+        on_exit=settings.on_exit,
+        on_exit_problem=problem,
+        supervision=settings.supervision,
+    )
+
+
+def _tell_of_the_start(settings: Settings, journal: Journal, up: Up) -> None:
+    agent = up.board.current().agent
+    crash = agent.supervision.crash if agent and agent.supervision else None
+    journal.record(
+        EventKind.AGENT_STARTED,
+        f"xgen-model {__version__} answers at {up.url}{_allowing(settings.permissions)}"
+        + (f"; started anew after a crash: {crash}" if crash else ""),
+        level=Level.WARNING if crash else Level.INFO,
+        url=up.url,
+        manifest=settings.manifest,
+        crash=crash,
+    )
+    if agent and agent.on_exit_problem:
+        _log.warning("on-exit leave cannot work", reason=agent.on_exit_problem)
 
 
 def _set_apart_what_stays() -> None:
@@ -91,7 +118,9 @@ def _set_apart_what_stays() -> None:
     gc.freeze()
 
 
-async def _run(parts: Parts, listener: socket.socket, shutdown: Shutdown) -> list[str]:
+async def _run(
+    parts: Parts, listener: socket.socket, shutdown: Shutdown, on_exit: OnExit
+) -> list[str]:
     """Run the parts together until the end begins, and end them in order (R10)."""
     async with asyncio.TaskGroup() as tasks:
         serving = tasks.create_task(serve(parts.app, listener, stop=parts.closed), name="http")
@@ -100,21 +129,49 @@ async def _run(parts: Parts, listener: socket.socket, shutdown: Shutdown) -> lis
         counting = tasks.create_task(parts.tokens.run(), name="tokens")
         watching = tasks.create_task(parts.liveness.run(), name="liveness")
         await shutdown.begun.wait()
+        fate = "stopped" if on_exit is OnExit.STOP else "left running"
         parts.journal.record(
-            EventKind.AGENT_ENDING, f"{shutdown.cause}: new work is refused, backends are stopped"
+            EventKind.AGENT_ENDING, f"{shutdown.cause}: new work is refused, backends are {fate}"
         )
-        parts.reconciler.end()
-        survivors = await stop_all(
-            parts.backends, parts.effects, parts.stopper, _timeouts(parts.intent)
-        )
+        parts.reconciler.end(on_exit)
+        survivors = await _end_backends(parts, on_exit)
         parts.reconciler.close()
         await ticking
         following.cancel()
         counting.cancel()
         watching.cancel()
         parts.closed.set()
-        await serving
+        cutting = tasks.create_task(_cut(serving, shutdown), name="cut")
+        await asyncio.wait((serving,))
+        cutting.cancel()
     return survivors
+
+
+async def _end_backends(parts: Parts, on_exit: OnExit) -> list[str]:
+    """Stop or leave them. Returns what survives a stop, in words."""
+    doing = (parts.backends, parts.effects, parts.stopper, _timeouts(parts.intent))
+    if on_exit is OnExit.STOP:
+        return await stop_all(*doing)
+    for left in await leave_all(*doing):
+        parts.journal.record(
+            EventKind.BACKEND_LEFT,
+            f"left running for the next agent{_how_far(left)}",
+            model=left.model,
+            pid=left.pid,
+        )
+    return []
+
+
+def _how_far(left: BackendView | Leftover) -> str:
+    if isinstance(left, Leftover) or left.stopping:
+        return ", which is to stop it"
+    return "; it is loaded" if left.loaded_at is not None else "; it still loads"
+
+
+async def _cut(serving: asyncio.Task[None], shutdown: Shutdown) -> None:
+    """Who kills does not wait for the last answers either."""
+    await shutdown.hurry.killing.wait()
+    serving.cancel()
 
 
 async def _follow(source: DirectorySource, intent: Intent) -> None:

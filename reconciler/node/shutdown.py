@@ -1,6 +1,10 @@
-"""How an agent ends (R10): the first signal drains, the second does not wait, the third kills."""
+"""How an agent ends (R10): the first signal drains, the second does not wait, the third kills.
+
+What is left for the next agent (R9) is drained, too, since its answers pass through this one.
+"""
 
 import asyncio
+import os
 from collections.abc import Mapping
 
 import structlog
@@ -66,3 +70,34 @@ async def stop_all(
         for each in everyone:
             group.create_task(stop(each), name=f"stop:{each.model}")
     return survivors
+
+
+async def leave_all(
+    backends: Backends,
+    effects: Effects,
+    stopper: Stopper,
+    timeouts: Mapping[ModelName, Timeouts],
+) -> list[BackendView | Leftover]:
+    """Let requests end, and every start and stop that is under way. Returns what lives on."""
+    effects.abort_fetches()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(effects.settled(), name="settled")
+        for view in backends.live():
+            limit = timeouts.get(view.model, Timeouts()).drain
+            group.create_task(stopper.drain(view.nonce, limit), name=f"drain:{view.model}")
+    await backends.ends_settled()
+    return [*backends.live(), *backends.leftovers()]
+
+
+def why_not_left(*, supervised: bool) -> str | None:
+    """Why backends die with this agent whatever it does; None: they do not."""
+    if os.getpid() == 1:
+        who = "the agent is"
+    elif supervised and os.getppid() == 1:
+        who = "the supervisor is"
+    else:
+        return None
+    return (
+        f"{who} process 1 of its pid namespace, as in a container: when that ends, the kernel "
+        "kills every other process in it, so no backend can be left running"
+    )

@@ -1,20 +1,37 @@
-"""What is said of the models while the agent ends (R10): what lives stops, nothing starts."""
+"""What is said of the models while the agent ends (R10): nothing starts, and what lives stops or is
+left for the next agent (R9)."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
+from enum import StrEnum
+from types import MappingProxyType
 
 from reconciler.plan.actions import Plan
 from reconciler.plan.ids import ModelName
 from reconciler.plan.phase import State
 
+
+class OnExit(StrEnum):
+    """What becomes of backends when their agent is told to end."""
+
+    STOP = "stop"
+    LEAVE = "leave"
+
+
 _STAYS = frozenset({State.ERROR, State.BLOCKED, State.DISABLED})
+NOBODY: Mapping[ModelName, State] = MappingProxyType({})
 
 
-def ending(made: Plan, alive: Collection[ModelName]) -> Plan:
-    """The plan without its actions. `alive`: models that still have a process."""
+def ending(
+    made: Plan, alive: Collection[ModelName], left: Mapping[ModelName, State] = NOBODY
+) -> Plan:
+    """The plan without its actions. `alive`: models that still have a process; `left`: those of
+    them that are left running, each with its state."""
     outlook = []
     for shown in made.outlook:
-        if shown.model in alive:
+        if shown.model in left:
+            state, reason = left[shown.model], "the agent ends and leaves it running"
+        elif shown.model in alive:
             state, reason = State.UNLOADING, "the agent ends"
         elif shown.state in _STAYS:
             state, reason = shown.state, shown.reason

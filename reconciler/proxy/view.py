@@ -39,6 +39,7 @@ def server(status: Status, in_flight: InFlight) -> Json:
         "agent_version": status.agent_version,
         "elsewhere": [{"name": other.name, "reason": other.reason} for other in status.elsewhere],
         "engines": [asdict(engine) for engine in status.engines],
+        "agent": asdict(status.agent) if status.agent else None,
     }
 
 

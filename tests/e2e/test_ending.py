@@ -2,9 +2,6 @@
 
 import signal
 import socket
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import httpx
 import pytest
@@ -12,6 +9,7 @@ import pytest
 from tests.e2e.agent import Agent
 from tests.e2e.conftest import MakeAgent
 from tests.e2e.manifests import manifest, model
+from tests.e2e.streams import stream_in_flight
 from tests.waiting import wait_until
 
 
@@ -25,32 +23,6 @@ def loaded(agent: Agent, *models: str) -> Agent:
     for entry in agent.self_view()["models"]:
         agent.wait_state(entry["name"], "loaded")
     return agent
-
-
-@contextmanager
-def stream_in_flight(agent: Agent, name: str = "a") -> Iterator[list[str]]:
-    """A stream whose first chunk has come; the list holds its lines when the block is left."""
-    lines: list[str] = []
-    begun = threading.Event()
-
-    def read() -> None:
-        body = {"model": name, "messages": [], "stream": True}
-        try:
-            with httpx.stream(
-                "POST", f"{agent.url}/v1/chat/completions", json=body, timeout=60, trust_env=False
-            ) as answer:
-                for line in answer.iter_lines():
-                    lines.append(line)
-                    begun.set()
-        except httpx.HTTPError as exc:
-            lines.append(f"broken: {exc!r}")
-
-    reader = threading.Thread(target=read)
-    reader.start()
-    assert begun.wait(20)
-    yield lines
-    reader.join(60)
-    assert not reader.is_alive()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])

@@ -14,6 +14,7 @@ from reconciler.manifest.policy import Permissions
 from reconciler.node.board import Board
 from reconciler.node.hub import make_store
 from reconciler.node.parts import Parts, assembled
+from reconciler.plan.ending import OnExit
 from reconciler.plan.ids import NodeName
 from reconciler.settings import HubSettings, Settings
 from reconciler.status import Planned, Status
@@ -58,7 +59,7 @@ class Node:
                 await asyncio.sleep(0)
 
     def end(self) -> None:
-        self._parts.reconciler.end()
+        self._parts.reconciler.end(OnExit.STOP)
 
     async def tick(self) -> Planned:
         await self._parts.reconciler.tick()

@@ -1,0 +1,127 @@
+"""`--on-exit leave`: the agent ends, its backends do not, and nothing is cut that may end (R9)."""
+
+import signal
+
+import pytest
+
+from tests.e2e.agent import Agent, is_alive
+from tests.e2e.conftest import MakeAgent
+from tests.e2e.manifests import manifest, model
+from tests.e2e.streams import stream_in_flight
+from tests.waiting import wait_until
+
+ENDLESS = '{STAND_IN: "--probe-well --chunks 100000 --chunk-interval 0.05"}'
+
+
+@pytest.fixture
+def leaving(make_agent: MakeAgent) -> Agent:
+    """One that leaves its backends; an agent after it that stops them ends each test."""
+    agent = make_agent("--on-exit", "leave")
+    agent.model_file()
+    return agent
+
+
+def begin(agent: Agent, *models: str, **states: str) -> Agent:
+    agent.write(manifest(*models))
+    agent.start()
+    agent.wait_up()
+    for name, state in states.items():
+        agent.wait_state(name, state)
+    return agent
+
+
+def end_what_is_left(agent: Agent) -> None:
+    agent.start("--on-exit", "stop")
+    agent.wait_up()
+    assert agent.stop() == 0
+    assert agent.processes() == []
+
+
+def signal_once(agent: Agent, said: str) -> None:
+    assert agent.process is not None
+    agent.process.send_signal(signal.SIGTERM)
+    wait_until(lambda: said in agent.log, what=said)
+
+
+def ended(agent: Agent) -> int:
+    assert agent.process is not None
+    return agent.process.wait(60)
+
+
+def left(agent: Agent) -> list[str]:
+    """The pids that the log says are left, in order."""
+    lines = [line for line in agent.log.splitlines() if '"backend left"' in line]
+    return [line.split('"pid": ')[1].split(",")[0] for line in lines]
+
+
+def test_what_serves_and_what_loads_is_left_and_said(leaving: Agent) -> None:
+    slow = model("slow", env='{STAND_IN: "--ready-after 600"}')
+    begin(leaving, model("a"), slow, a="loaded", slow="loading")
+    assert leaving.process is not None
+    assert leaving.self_view()["agent"] == {
+        "pid": leaving.process.pid,
+        "on_exit": "leave",
+        "on_exit_problem": None,
+        "supervision": None,
+    }
+    pids = {entry["name"]: entry["pid"] for entry in leaving.self_view()["models"]}
+    assert leaving.stop() == 0
+    assert all(is_alive(pid) for pid in pids.values())
+    assert sorted(left(leaving)) == sorted(map(str, pids.values()))
+    assert "it is loaded" in leaving.log
+    assert "it still loads" in leaving.log
+    end_what_is_left(leaving)
+
+
+def test_a_stream_may_end_while_new_requests_are_refused_and_the_status_tells_so(
+    leaving: Agent,
+) -> None:
+    slow = '{STAND_IN: "--probe-well --chunks 30 --chunk-interval 0.1"}'
+    begin(leaving, model("a", env=slow), a="loaded")
+    with stream_in_flight(leaving) as lines:
+        signal_once(leaving, "agent ending")
+        leaving.wait_model("a", lambda entry: "leaves it running" in entry["reason"])
+        assert leaving.model("a")["state"] == "loaded"  # type: ignore[index]
+        answer = leaving.post("/v1/chat/completions", {"model": "a", "messages": []})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "node_draining")
+    assert any("[DONE]" in line for line in lines), lines
+    assert ended(leaving) == 0
+    assert len(leaving.processes()) == 1
+    end_what_is_left(leaving)
+
+
+@pytest.mark.slow
+def test_requests_have_no_longer_than_their_model_allows(leaving: Agent) -> None:
+    begin(leaving, model("a", env=ENDLESS, timeouts="{drain: 1s}"), a="loaded")
+    with stream_in_flight(leaving) as lines:
+        signal_once(leaving, "agent ending")
+    assert not any("[DONE]" in line for line in lines)
+    assert ended(leaving) == 0
+    assert len(leaving.processes()) == 1
+    end_what_is_left(leaving)
+
+
+def test_a_second_signal_does_not_wait_and_a_third_cuts(leaving: Agent) -> None:
+    begin(leaving, model("a", env=ENDLESS, timeouts="{drain: 1h}"), a="loaded")
+    with stream_in_flight(leaving):
+        signal_once(leaving, "agent ending")
+        signal_once(leaving, "ending without waiting for requests")
+        signal_once(leaving, "killing what is left")
+    assert ended(leaving) == 0
+    assert len(leaving.processes()) == 1
+    end_what_is_left(leaving)
+
+
+@pytest.mark.slow
+def test_a_stop_under_way_comes_to_its_end(leaving: Agent) -> None:
+    """Its time to go is not cut short either."""
+    reluctant = '{STAND_IN: "--ignore-sigterm"}'
+    limits = "{stop: 2s, kill: 10s}"
+    begin(leaving, model("a"), model("b", env=reluctant, timeouts=limits), a="loaded", b="loaded")
+    going = leaving.model("b")["pid"]  # type: ignore[index]
+    leaving.write(manifest(model("a")))
+    leaving.wait_state("b", "unloading")
+    assert leaving.stop() == 0
+    assert not is_alive(going)
+    assert len(leaving.processes()) == 1
+    end_what_is_left(leaving)
