@@ -52,6 +52,7 @@ class EventKind(StrEnum):
     IMPORT_FAILED = "ImportFailed"
     IMPORT_CANCELLED = "ImportCancelled"
     BACKEND_STARTED = "BackendStarted"
+    BACKEND_WARNED = "BackendWarned"
     BACKEND_LOADED = "BackendLoaded"
     BACKEND_HUNG = "BackendHung"
     BACKEND_EXITED = "BackendExited"

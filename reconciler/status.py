@@ -92,7 +92,8 @@ class ModelDetail:
 
     `spec`, `timeouts` and `place` are None for one that only still runs. `argv`: of the process,
     without its secrets. `failures_in_a_row`: what the backoff counts; `permanent`: it is blocked.
-    `failures`: the last ones, oldest first. `restart_causes`: how often, by cause. `needs`: of
+    `warnings`: of how its process was started. `failures`: the last ones, oldest first.
+    `restart_causes`: how often, by cause. `needs`: of
     memory, by the spec. `download_bytes`: of its files that are not here; None: not known.
     """
 
@@ -103,6 +104,7 @@ class ModelDetail:
     place: Place | None = None
     passed_over: tuple[str, ...] = ()
     argv: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     started_at: str | None = None
     loaded_at: str | None = None
     load_seconds: float | None = None

@@ -140,6 +140,8 @@ def _notes(server: Json) -> Iterator[RenderableType]:
             yield Text(f"\n{model['name']}: {newer.get('reason')}", style="yellow")
         if drift := (model.get("engine") or {}).get("drift"):
             yield Text(f"\nengine of {model['name']}: {drift}", style="yellow")
+        for warning in model.get("warnings", ()):
+            yield Text(f"\n{model['name']}: {warning}", style="yellow")
         if lines := model.get("last_lines"):
             yield Text(f"\nlast lines of {model['name']}:", style="bold")
             yield from _dim(lines[-_LAST_LINES:])

@@ -288,6 +288,15 @@ class Chronicle:
             spec_hash=view.instance.spec_hash,
             version=build.version if build else None,
         )
+        for warning in view.launch.warnings:
+            self._journal.record(
+                EventKind.BACKEND_WARNED,
+                warning,
+                model=view.model,
+                level=Level.WARNING,
+                pid=view.pid,
+                spec_hash=view.instance.spec_hash,
+            )
 
     def _backend_loaded(self, view: BackendView, seconds: float) -> None:
         self._journal.record(

@@ -217,6 +217,7 @@ def _detail(view: BackendView | None, facts: ModelFacts, wall: Wall) -> ModelDet
         place=desired.place if desired else None,
         passed_over=facts.choice.passed_over if facts.choice else (),
         argv=_shown_argv(view) if view else (),
+        warnings=view.launch.warnings if view else (),
         started_at=wall(view.started_at) if view else None,
         loaded_at=wall(loaded_at) if loaded_at is not None else None,
         load_seconds=loaded_at - view.started_at if view and loaded_at is not None else None,
