@@ -46,9 +46,10 @@ class Counters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """Everything that a spawn needs. `env` is the whole environment of the child. `checks`: with
-    absolute paths. `gpu_share`: of each of its GPUs; None: the whole. `build`: as it was at the
-    start; None: an adapter's own launch, which knows of none."""
+    """Everything that a spawn needs. `env` is the whole environment of the child, but for what the
+    spawner adds. `checks`: with absolute paths. `socket_variables`: those that tell the engine
+    where its sockets go. `gpu_share`: of each of its GPUs; None: the whole. `build`: as it was at
+    the start; None: an adapter's own launch, which knows of none."""
 
     backend: str
     argv: tuple[str, ...]
@@ -60,5 +61,6 @@ class Launch:
     counters: Counters = Counters()
     warnings: tuple[str, ...] = ()
     checks: tuple[Check, ...] = ()
+    socket_variables: tuple[str, ...] = ()
     gpu_share: float | None = None
     build: Build | None = None

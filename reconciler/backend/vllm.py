@@ -63,11 +63,15 @@ def launch(
         probe=probe(model.name, spec.type),
         counters=replace(COUNTERS, computes_apart=spec.env.get(_ENGINE_APART) != "0"),
         warnings=checked.warnings,
+        socket_variables=("VLLM_RPC_BASE_PATH",),
     )
 
 
 def _variables(spec: ModelSpec, build: Build, site: Site) -> dict[str, str]:
-    cache = {} if site.shared_cache is None else {"VLLM_CACHE_ROOT": f"{site.shared_cache}/vllm"}
+    # Without it, torch keeps what it compiles in TMPDIR, which goes with the spawn.
+    caches = {"VLLM_CACHE_ROOT": "vllm", "TORCHINDUCTOR_CACHE_DIR": "torchinductor"}
+    shared = site.shared_cache
+    cache = {name: f"{shared}/{folder}" for name, folder in caches.items()} if shared else {}
     return {
         "VLLM_API_KEY": site.api_key,
         "VLLM_NO_USAGE_STATS": "1",

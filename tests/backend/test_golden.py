@@ -148,6 +148,7 @@ def shown(launch: Launch) -> dict[str, Any]:
         "address": f"{launch.host}:{launch.port}",
         "answer": [launch.probe.answer_path, dict(launch.probe.answer_body)],
         **({"file": "sent"} if launch.probe.answer_file is not None else {}),
+        **({"sockets": list(launch.socket_variables)} if launch.socket_variables else {}),
         "warnings": list(launch.warnings),
     }
 

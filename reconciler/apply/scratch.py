@@ -1,0 +1,66 @@
+"""The folder of one spawn for its sockets and temporary files: made before it, removed after it.
+
+<TMPDIR>/xgen-<nonce>    0700; the spawn's own TMPDIR
+/tmp/xgen-<nonce>        for its sockets, where the other one is too long a path for them
+
+A killed engine leaves its sockets (vLLM: under made-up names), and a crashed one what it was just
+writing. The nonce in the name proves that a folder is the spawn's, whoever removes it.
+"""
+
+import os
+import shutil
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from reconciler.plan.ids import Nonce
+
+_SHORT = Path("/tmp")
+_LONGEST_BYTES = 64
+"""A socket's whole path has 107 at most, and vLLM's names are UUIDs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scratch:
+    """Two folders, or twice the same one."""
+
+    temporary: Path
+    sockets: Path
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((str(self.temporary), str(self.sockets))))
+
+
+def scratch_of(nonce: Nonce, temporary: str | None) -> Scratch:
+    """Where they will be. `temporary`: the TMPDIR of the agent; one that is not there is none."""
+    usual = Path(temporary).absolute() if temporary else _SHORT
+    own = (usual if usual.is_dir() else _SHORT) / _name(nonce)
+    fits = len(os.fsencode(own)) <= _LONGEST_BYTES
+    return Scratch(temporary=own, sockets=own if fits else _SHORT / _name(nonce))
+
+
+def make(scratch: Scratch) -> None:
+    """Raises OSError, also where something of the name is there."""
+    for folder in scratch.folders:
+        Path(folder).mkdir(mode=0o700)
+
+
+def remove(nonce: Nonce, folders: Sequence[str]) -> str | None:
+    """Once nobody of the spawn lives. Returns why it cannot be, as a sentence; None: it is gone."""
+    for folder in map(Path, folders):
+        try:
+            status = folder.stat(follow_symlinks=False)
+            ours = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
+            if ours and folder.name == _name(nonce):
+                shutil.rmtree(folder)
+        except FileNotFoundError:
+            continue
+        except OSError as exc:
+            return f"cannot remove {folder}: {(exc.strerror or str(exc)).lower()}"
+    return None
+
+
+def _name(nonce: Nonce) -> str:
+    return f"xgen-{nonce}"
