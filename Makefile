@@ -13,7 +13,7 @@ BENCH  := $(VENV)/.installed-bench
 # Tests side by side. More than two on two cores is not faster, and makes every deadline shorter.
 WORKERS ?= 2
 
-.PHONY: demo run test test-slow test-engines gpu-check soak check bench compiler schema clean help
+.PHONY: demo run test test-slow test-engines gpu-check soak chaos check bench compiler schema clean help
 .DELETE_ON_ERROR:
 
 demo: $(DEMO)  ## one node, a real small model; DEMO_ARGS=--once ends after the answers
@@ -37,6 +37,10 @@ soak: $(DEV)  ## 50 parallel streams for a minute; 30 downloads whose agent is k
 
 gpu-check: $(DEV)  ## on a machine with a GPU: detection, an engine that is there, memory; 7 min at most; 77: no GPU
 	$(BIN)/python -m tests.gpu $(GPU_ARGS)
+
+chaos: $(DEV)  ## random edits, kills and faults against one agent; CHAOS_SEED=6 CHAOS_STEPS=300
+	XGEN_CHAOS_SEED=$(or $(CHAOS_SEED),new) XGEN_CHAOS_STEPS=$(or $(CHAOS_STEPS),300) \
+	  $(BIN)/python -m pytest -s tests/chaos $(TEST_ARGS)
 
 check: $(DEV)  ## format, lint, types, layers
 	$(BIN)/ruff format --check .

@@ -31,6 +31,7 @@ class Agent:
 
     root: Path
     args: list[str] = field(default_factory=list)
+    module: list[str] = field(default_factory=lambda: ["reconciler", "run"])
     environment: dict[str, str] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = None
     client: httpx.Client = field(
@@ -86,7 +87,7 @@ class Agent:
         (self.root / "data" / "agent.json").unlink(missing_ok=True)
         with (self.root / "agent.log").open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "reconciler", "run", *self._base_args(), *self.args, *args],
+                [sys.executable, "-m", *self.module, *self._base_args(), *self.args, *args],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -1,0 +1,192 @@
+"""All that the steps act upon: one agent, its manifest, hub, disk and clock, and the strangers."""
+
+import contextlib
+import os
+import re
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from threading import Lock
+
+import httpx
+
+from tests.chaos import census
+from tests.chaos.census import Backend, Census
+from tests.chaos.clock import ClockFile
+from tests.chaos.decoys import Decoys
+from tests.chaos.desired import Desired
+from tests.chaos.disk import Disk, small_disk
+from tests.chaos.engine import install
+from tests.chaos.hub import Hub, hub
+from tests.e2e.agent import Agent, Entry
+from tests.ports import own_ports
+from tests.waiting import wait_until
+
+_SLACK_SECONDS = 60.0
+"""For an agent that starts or ends; only a hang takes so long."""
+
+
+@dataclass(kw_only=True)
+class World:
+    """`frozen`: pids that were sent SIGSTOP. `jumps`: the agent that runs has the clock that jumps.
+
+    `touched`: models of which something changed since they were last looked at, and how often.
+    """
+
+    root: Path
+    agent: Agent
+    desired: Desired
+    hub: Hub
+    disk: Disk
+    clock: ClockFile
+    decoys: Decoys = field(default_factory=Decoys)
+    frozen: set[int] = field(default_factory=set)
+    touched: dict[str, int] = field(default_factory=dict)
+    jumps: bool = False
+    starting: Lock = field(default_factory=Lock)
+
+    @property
+    def agent_pid(self) -> int | None:
+        """Of an agent that was not ended; frozen or not."""
+        process = self.agent.process
+        return process.pid if process is not None and process.poll() is None else None
+
+    @property
+    def answers(self) -> bool:
+        return self.agent_pid is not None and self.agent_pid not in self.frozen
+
+    @property
+    def own_children(self) -> frozenset[int]:
+        agent = self.agent.process
+        return frozenset(
+            (*self.decoys.pids(), self.hub.server.pid, *([agent.pid] if agent else []))
+        )
+
+    def census(self) -> Census:
+        return census.look(str(self.root), without=self.agent_pid)
+
+    def touch(self, *models: str) -> None:
+        for model in models:
+            self.touched[model] = self.touched.get(model, 0) + 1
+
+    def touch_all(self) -> None:
+        """What runs now may be started anew."""
+        self.touch(*self.desired.wishes, *{each.model for each in self.census().backends})
+
+    def start(self, rng: Random) -> str:
+        """A new agent, which does not have to answer yet."""
+        self.jumps = rng.random() < 0.7
+        module = ["reconciler", "run"]
+        if self.jumps:
+            module = ["tests.chaos.jumping_agent", str(self.clock.path)]
+        self.agent.module = module
+        with self.starting:
+            self.agent.start()
+        return (
+            f"an agent is started as pid {self.agent_pid}, {'with a clock that jumps' * self.jumps}"
+        )
+
+    def wait_up(self) -> None:
+        self.agent.wait_up()
+
+    def end(self, number: signal.Signals) -> None:
+        """A signal to the agent, and its end."""
+        assert self.agent.process is not None
+        self.thaw(self.agent.process.pid)
+        self.agent.process.send_signal(number)
+        code = self.agent.process.wait(_SLACK_SECONDS)
+        expected = 0 if number is signal.SIGTERM else -number
+        assert code == expected, f"the agent ended with {code}\n{self.agent.recent_log}"
+
+    def view(self) -> Entry | None:
+        """What the agent says; None: it does not answer."""
+        if not self.answers:
+            return None
+        with contextlib.suppress(httpx.HTTPError, OSError, ValueError, KeyError):
+            return self.agent.self_view()
+        return None
+
+    def took_up(self) -> bool:
+        """Whether the agent says that it has read the manifest as it counts, and keeps it."""
+        view = self.view()
+        if view is None:
+            return False
+        marks = {each["name"] for each in view["elsewhere"]}
+        kept = next((each for each in view["conditions"] if each["type"] == "ManifestKept"), None)
+        return marks == self.desired.marks and (kept is None or kept["status"] == "True")
+
+    def wait_taken_up(self) -> None:
+        wait_until(
+            self.took_up,
+            what=f"the manifest is taken up\n{self.desired.marks}\n{self.view()}",
+            seconds=_SLACK_SECONDS,
+        )
+
+    def failed_ticks(self) -> float:
+        """How many ticks of this agent a fault of its own has ended."""
+        page = self.agent.client.get(f"{self.agent.url}/metrics").text
+        (line,) = re.findall(r'^xgen_reconcile_total\{[^}]*result="failed".*\} (\S+)$', page, re.M)
+        return float(line)
+
+    def freeze(self, pid: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGSTOP)
+            self.frozen.add(pid)
+
+    def thaw(self, *pids: int) -> None:
+        for pid in pids or tuple(self.frozen):
+            self.frozen.discard(pid)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+    def kill(self, backend: Backend, pid: int) -> None:
+        """One process of a backend; its first one is what a model lives and dies with."""
+        if pid == backend.pid:
+            self.touch(backend.model)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+@contextmanager
+def world(root: Path) -> Iterator[World]:
+    """Nothing of it is left at the end, whatever came of it."""
+    with hub(root) as store, small_disk(root / "data") as disk:
+        agent = Agent(
+            root=root,
+            args=["--hub", "s3://models", "--llama-server", str(install(root))],
+            environment={"XGEN_ALLOW_ENGINE_ENV": "STAND_IN", **store.environment},
+        )
+        made = World(
+            root=root,
+            agent=agent,
+            desired=Desired(agent.manifests),
+            hub=store,
+            disk=disk,
+            clock=ClockFile(root / "clock"),
+        )
+        made.decoys.begin(own_ports())
+        try:
+            yield made
+        finally:
+            _clear(made)
+
+
+def _clear(made: World) -> None:
+    made.thaw()
+    process = made.agent.process
+    if process is not None and process.poll() is None:
+        process.kill()
+        process.wait()
+    made.agent.client.close()
+    for _ in range(100):
+        left = made.census().everyone
+        for each in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(each.pid, signal.SIGKILL)
+        census.reap(but=made.own_children)
+        if not left:
+            break
+    made.decoys.end()
