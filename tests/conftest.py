@@ -34,6 +34,7 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
 KNOWN = (
     "needs the right to mount",
     "no user namespace with a limit of its own",
+    "no pid namespace of our own",
     "no prebuilt llama-server for this machine",
     "no aiperf for this Python",
 )

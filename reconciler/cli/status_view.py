@@ -6,6 +6,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from reconciler.cache.amounts import human
+from reconciler.cli.agent_view import crashes, why_none_is_left
 from reconciler.cli.client import Json
 from reconciler.cli.table import Column, table
 from reconciler.plan.gpu_mode import GpuMode
@@ -135,6 +136,10 @@ def _notes(server: Json) -> Iterator[RenderableType]:
     node = server.get("node")
     if not server.get("reachable", True):
         yield Text(f"\n{node} cannot be reached: {server.get('reason')}", style="red")
+    if crashed := crashes(server):
+        yield Text(f"\n{node}: {crashed}", style="yellow")
+    if problem := why_none_is_left(server):
+        yield Text(f"\n{node}: {problem}", style="yellow")
     for model in server.get("models", ()):
         if newer := model.get("newer"):
             yield Text(f"\n{model['name']}: {newer.get('reason')}", style="yellow")

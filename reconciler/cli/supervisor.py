@@ -46,7 +46,7 @@ class Log:
 
     def _write(self, level: str, event: str, reason: str) -> None:
         now = time.time()
-        moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + f"{now % 1:.6f}Z"[1:]
+        moment = _moment(now) + f"{now % 1:.6f}Z"[1:]
         if self._console:
             line = f"{moment} [{level:<9}] {event:<30} reason={reason!r}\n"
         else:
@@ -157,12 +157,13 @@ class Supervisor:
             os.kill(agent.pid, self._asked)
         code = os.waitstatus_to_exitcode(self._status_of(agent.pid))
         seconds = time.monotonic() - agent.began
+        when = f"{_moment(time.time())}Z, {seconds:.0f} s after its start"
         how = f"exit code {code}" if code >= 0 else f"killed by {_name(-code)}"
         return Death(
             code=code if code >= 0 else 128 - code,
             said=agent.close(),
             seconds=seconds,
-            how=f"{how} after {seconds:.0f} s (pid {agent.pid})",
+            how=f"{how} at {when} (pid {agent.pid})",
         )
 
     def _status_of(self, agent: int) -> int:
@@ -220,6 +221,10 @@ def _pause(in_a_row: int) -> float:
 def _left() -> str:
     """Pid 1 takes all others of its namespace along."""
     return "nothing is left" if os.getpid() == 1 else "the backends that it had are left running"
+
+
+def _moment(seconds: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
 
 
 def _name(number: int) -> str:

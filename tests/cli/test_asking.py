@@ -90,3 +90,30 @@ def test_a_model_that_never_started_has_no_log_yet(tmp_path: Path) -> None:
 )
 def test_no_name_leads_to_another_path(name: str, path: bytes) -> None:
     assert httpx.URL(f"http://node-a/models/{segment(name)}/logs").raw_path == path
+
+
+def test_crashes_and_what_cannot_be_left_are_shown(tmp_path: Path) -> None:
+    agent = {
+        "pid": 7,
+        "on_exit": "leave",
+        "on_exit_problem": "the supervisor is process 1",
+        "supervision": {"restarts": 2, "crash": "killed by SIGSEGV"},
+    }
+    with answering(HTTPStatus.OK, view(agent=agent), X_Served_By="node-a") as url:
+        status = xgen_model("status", "--server", url)
+        doctor = xgen_model("doctor", "--server", url, "--data-dir", tmp_path, "--output", "json")
+
+    crashed = "the agent has crashed 2 times and was started anew; last: killed by SIGSEGV"
+    problem = "--on-exit leave cannot work: the supervisor is process 1"
+    assert f"node-a: {crashed}" in status.stdout
+    assert f"node-a: {problem}" in status.stdout
+    checks = [each for each in json.loads(doctor.stdout)["checks"] if "agent of" in each["subject"]]
+    assert [(each["level"], each["message"]) for each in checks[1:]] == [
+        (
+            "ok",
+            "its backends are stopped when it is told to end; a supervisor starts it anew after a "
+            "crash",
+        ),
+        ("warn", crashed),
+        ("warn", problem),
+    ]

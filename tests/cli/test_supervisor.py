@@ -125,7 +125,7 @@ def test_a_crashed_agent_is_started_anew_and_told_why(supervise: Supervise) -> N
     first, second, third = supervised.lives
     assert (first[0], len(first)) == ("0", 2)
     assert second[0] == "1"
-    assert second[2].startswith("killed by SIGKILL after ")
+    assert second[2].startswith("killed by SIGKILL at 2")
     assert second[2].endswith(f"(pid {first[1]})")
     assert third[0] == "2"
     assert "a new one is started now" in supervised.said

@@ -8,7 +8,7 @@ import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ class Agent:
     args: list[str] = field(default_factory=list)
     module: list[str] = field(default_factory=lambda: ["reconciler", "run"])
     environment: dict[str, str] = field(default_factory=dict)
+    wrapper: list[str] = field(default_factory=list)
     process: subprocess.Popen[bytes] | None = None
     client: httpx.Client = field(
         default_factory=lambda: httpx.Client(timeout=60, trust_env=False), repr=False
@@ -87,7 +88,7 @@ class Agent:
         (self.root / "data" / "agent.json").unlink(missing_ok=True)
         with (self.root / "agent.log").open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", *self.module, *self._base_args(), *self.args, *args],
+                [*self.wrapper, sys.executable, "-m", *self.module, *self._arguments(args)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -101,7 +102,7 @@ class Agent:
                 start_new_session=True,
             )
 
-    def _base_args(self) -> list[str]:
+    def _arguments(self, more: Sequence[str]) -> list[str]:
         return [
             *("--manifest", str(self.manifests)),
             *("--hub", str(self.hub)),
@@ -111,6 +112,8 @@ class Agent:
             *("--ports", f"{own_ports()[0]}-{own_ports()[-1]}"),
             *("--poll-interval", "0.5"),
             *("--log-format", "json"),
+            *self.args,
+            *more,
         ]
 
     def wait_up(self) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from reconciler.cli.agent_view import crashes, how_it_ends, why_none_is_left
 from reconciler.cli.checks.finding import Finding, fail, ok, skip, warn
 from reconciler.cli.client import Json, known_agent
 from reconciler.cli.status_view import is_bad, readiness
@@ -38,6 +39,13 @@ def _node(view: Json, url: str) -> Iterator[Finding]:
         yield ok(subject, said)
     else:
         yield warn(subject, f"{said}; {state}", "xgen-model status --watch")
+    if ends := how_it_ends(view):
+        yield ok(subject, ends)
+    if crashed := crashes(view):
+        step = "its log, and xgen-model events, from before that"
+        yield warn(subject, crashed, step)
+    if problem := why_none_is_left(view):
+        yield warn(subject, problem, "docs/operating.md, section Ending and leaving")
     for condition in filter(is_bad, view.get("conditions", ())):
         state = f"{condition['type']} is {condition['status']}: {condition['message']}"
         yield warn(subject, state, "docs/operating.md says what each condition means")
