@@ -18,7 +18,7 @@ from reconciler.cli.checks.agent import agent_findings
 from reconciler.cli.checks.data_folder import data_folder_findings, lock_holder
 from reconciler.cli.checks.engines import engine_findings
 from reconciler.cli.checks.file_roots import file_root_findings
-from reconciler.cli.checks.finding import Finding, Level, skip
+from reconciler.cli.checks.finding import Finding, Level, ok, skip
 from reconciler.cli.checks.gpu import gpu_findings
 from reconciler.cli.checks.hub import hub_findings, mirror_findings
 from reconciler.cli.checks.machine import machine_findings
@@ -29,7 +29,7 @@ from reconciler.cli.exits import ExitCode
 from reconciler.cli.node_name import node_name
 from reconciler.cli.options import (
     DataDir,
-    GpuModeOption,
+    GpuModeOrAgents,
     ServerOption,
     data_dir,
     hub_settings,
@@ -37,6 +37,7 @@ from reconciler.cli.options import (
     port_range,
 )
 from reconciler.cli.output import Output, OutputOption, console, print_json, show
+from reconciler.cli.running_settings import RunningSettings, running_settings
 from reconciler.manifest.policy import Permissions
 from reconciler.node.data_folder import read_json
 from reconciler.plan.desired import Desired
@@ -50,8 +51,10 @@ _SUBJECT = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """What is looked at: the settings that an agent would be given."""
+    """What is looked at: the settings that an agent would be given. `agent`: the pid of the one
+    whose settings they are, where nothing else is given; None: none runs."""
 
+    agent: int | None
     manifest: Path | None
     hub: HubSettings
     node: str | None
@@ -65,6 +68,7 @@ class Subject:
     gpu_mode: GpuMode
     permissions: Permissions
     ports: range
+    search_path: str
     server: str | None
 
 
@@ -83,8 +87,13 @@ def doctor(
         typer.Option(envvar=["XGEN_NODE", "NODE_NAME"], metavar="NAME", help="Its name."),
     ] = None,
     listen: Annotated[
-        str, typer.Option(envvar="XGEN_LISTEN", metavar="HOST:PORT", help="Its address.")
-    ] = "127.0.0.1:8000",
+        str | None,
+        typer.Option(
+            envvar="XGEN_LISTEN",
+            metavar="HOST:PORT",
+            help="Its address. [default: 127.0.0.1:8000]",
+        ),
+    ] = None,
     data: DataDir = None,
     models_dir: Annotated[
         Path | None, typer.Option(envvar="XGEN_MODELS_DIR", metavar="DIR", help="Its cache.")
@@ -102,37 +111,51 @@ def doctor(
         ),
     ] = None,
     engine: EngineOption = None,
-    gpu_mode: GpuModeOption = GpuMode.NODE,
+    gpu_mode: GpuModeOrAgents = None,
     allow_engine_arg: AllowedFlags = None,
     allow_engine_env: AllowedVariables = None,
     allow_file_root: AllowedFiles = None,
     ports: Annotated[
-        str, typer.Option(envvar="XGEN_PORTS", metavar="FIRST-LAST", help="For its backends.")
-    ] = "18000-18999",
+        str | None,
+        typer.Option(
+            envvar="XGEN_PORTS",
+            metavar="FIRST-LAST",
+            help="For its backends. [default: 18000-18999]",
+        ),
+    ] = None,
     server: ServerOption = None,
     output: OutputOption = Output.TEXT,
 ) -> int:
     """Check this machine and explain what is amiss, each with the next step. Changes nothing.
 
-    Give it the flags or the environment that `run` gets. It works with and without an agent.
+    Where an agent runs with the data folder, its settings hold for all that is not given; else give
+    it the flags or the environment that `run` gets.
 
     Exit 0: nothing fails (there may be warnings). 1: something does.
     """
     folder = data_dir(data)
+    agent = running_settings(folder)
+    roots = [*map(str, allow_file_root)] if allow_file_root else None
     subject = Subject(
-        manifest=manifest,
-        hub=hub_settings(hub),
-        node=node_name(node),
-        listen=listen_address(listen),
+        agent=agent.pid,
+        manifest=agent.path("manifest", manifest),
+        hub=hub_settings(_hub(agent, hub)),
+        node=node_name(agent.text("node", node)),
+        listen=listen_address(agent.text("listen", listen) or "127.0.0.1:8000"),
         folder=folder,
-        models_dir=(models_dir or folder / "models").absolute(),
-        llama_server=llama_server,
-        vllm=vllm,
-        llama_cpp_python=llama_cpp_python,
-        engines=named_engines(engine),
-        gpu_mode=gpu_mode,
-        permissions=permissions(allow_engine_arg, allow_engine_env, allow_file_root),
-        ports=port_range(ports),
+        models_dir=(agent.path("models_dir", models_dir) or folder / "models").absolute(),
+        llama_server=agent.text("llama_server", llama_server),
+        vllm=agent.text("vllm", vllm),
+        llama_cpp_python=agent.text("llama_cpp_python", llama_cpp_python),
+        engines=named_engines(agent.texts("engine", engine)),
+        gpu_mode=GpuMode(agent.text("gpu_mode", gpu_mode) or GpuMode.NODE),
+        permissions=permissions(
+            agent.texts("allow_engine_arg", allow_engine_arg),
+            agent.texts("allow_engine_env", allow_engine_env),
+            [*map(Path, agent.texts("allow_file_root", roots))],
+        ),
+        ports=port_range(agent.text("ports", ports) or "18000-18999"),
+        search_path=agent.text("path", None) or os.environ.get("PATH", ""),
         server=server,
     )
     found = _findings(subject)
@@ -145,7 +168,16 @@ def doctor(
     return ExitCode.ERROR if failed else ExitCode.OK
 
 
+def _hub(agent: RunningSettings, given: str | None) -> str | None:
+    """A store's keys stand in the agent's environment alone: of that one the agent itself tells."""
+    told = agent.text("hub", given)
+    return None if told is not None and given is None and "://" in told else told
+
+
 def _findings(subject: Subject) -> Iterator[Finding]:
+    if subject.agent is not None:
+        said = f"those of the agent (pid {subject.agent}), but for what is given here"
+        yield ok("settings", said)
     host = socket.gethostname()
     yield from machine_findings(subject.models_dir)
     yield from gpu_findings(mode=subject.gpu_mode)
@@ -168,6 +200,7 @@ def _findings(subject: Subject) -> Iterator[Finding]:
         subject.engines,
         desired,
         subject.permissions,
+        subject.search_path,
     )
     yield from port_findings(subject.listen, subject.ports, holder=lock_holder(subject.folder))
     yield from agent_findings(subject.server, subject.folder)

@@ -18,6 +18,7 @@ from reconciler.events import EventKind, Journal, Level
 from reconciler.loop.clock import Clock
 from reconciler.loop.intent import Intent
 from reconciler.manifest.policy import Permissions
+from reconciler.node.announcement import words_of
 from reconciler.node.board import Board
 from reconciler.node.data_folder import DataFolder
 from reconciler.node.parts import Parts, assembled
@@ -70,7 +71,7 @@ async def run_agent(
         )
         with contextlib.closing(_bind(settings)) as listener:
             up = Up(url=_url(listener), node=node, board=board)
-            folder.announce(up.url)
+            folder.announce(up.url, words_of(settings))
             bind_contextvars(node=node)
             async with assembled(settings, node, board, shutdown.hurry, clock) as parts:
                 _tell_of_the_start(settings, parts.journal, up)

@@ -3,12 +3,13 @@
 version      "1"
 lock         flock, held while an agent runs
 node.json    the node's name; another name needs `--rename-node OLD` (R2)
-agent.json   url and pid of the running agent, for commands without `--server`
+agent.json   url, pid and settings of the running agent, for commands without `--server`
 """
 
 import json
 import os
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -81,9 +82,10 @@ class DataFolder:
         if read_json(self.path / "node.json").get("node") != name:
             write_json(self.path / "node.json", {"node": name})
 
-    def announce(self, url: str) -> None:
-        """Record where this agent answers, for the command line."""
-        write_json(self.path / "agent.json", {"url": url, "pid": os.getpid()})
+    def announce(self, url: str, settings: Mapping[str, object]) -> None:
+        """Record where this agent answers, and what it was told, for the command line."""
+        told = {"url": url, "pid": os.getpid(), "settings": dict(settings)}
+        write_json(self.path / "agent.json", told)
 
     def _check_version(self) -> None:
         path = self.path / "version"

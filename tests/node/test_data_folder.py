@@ -56,7 +56,7 @@ def test_has_one_owner_at_a_time(tmp_path: Path) -> None:
 
 def test_forgets_the_url_when_the_agent_ends(tmp_path: Path) -> None:
     with DataFolder(tmp_path) as folder:
-        folder.announce("http://127.0.0.1:8000")
+        folder.announce("http://127.0.0.1:8000", {})
         assert agent_url(tmp_path) == "http://127.0.0.1:8000"
     assert agent_url(tmp_path) is None
 

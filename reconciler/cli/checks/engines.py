@@ -1,6 +1,5 @@
 """The engines: which were found, why others were not, and whether the models can run on them."""
 
-import os
 import sys
 from collections.abc import Iterator, Sequence
 
@@ -28,12 +27,13 @@ def engine_findings(
     named: Sequence[NamedEngine],
     desired: Desired | None,
     permissions: Permissions,
+    search_path: str,
 ) -> Iterator[Finding]:
     inventory = discovery(
         llama_server=llama_server,
         vllm=vllm,
         llama_cpp_python=llama_cpp_python,
-        search_path=os.environ.get("PATH", ""),
+        search_path=search_path,
         python=sys.executable,
         engines=named,
     ).look()

@@ -1,0 +1,40 @@
+"""The settings of the agent that runs with a data folder, for what a command is not given."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from reconciler.cli.checks.data_folder import lock_holder
+from reconciler.node.data_folder import read_json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningSettings:
+    """`pid`: of the agent; None: none runs. `words`: as `reconciler.node.announcement` has them."""
+
+    pid: int | None = None
+    words: Mapping[str, object] = field(default_factory=dict)
+
+    def text(self, flag: str, given: str | None) -> str | None:
+        """What is given goes first."""
+        told = self.words.get(flag)
+        return given or (told if isinstance(told, str) else None)
+
+    def path(self, flag: str, given: Path | None) -> Path | None:
+        told = self.text(flag, None)
+        return given or (Path(told) if told is not None else None)
+
+    def texts(self, flag: str, given: list[str] | None) -> list[str]:
+        told = self.words.get(flag)
+        return given or ([str(each) for each in told] if isinstance(told, list) else [])
+
+
+def running_settings(folder: Path) -> RunningSettings:
+    """Empty where no agent runs, or one of an older release."""
+    if lock_holder(folder) is None:
+        return RunningSettings()
+    told = read_json(folder / "agent.json")
+    pid, words = told.get("pid"), told.get("settings")
+    if not isinstance(pid, int) or not isinstance(words, dict):
+        return RunningSettings()
+    return RunningSettings(pid=pid, words=words)

@@ -1,0 +1,33 @@
+"""What an agent tells of its settings beside its URL, in the words of its flags: `doctor` looks at
+the machine by them. No secret is among them."""
+
+import os
+
+from reconciler.settings import Settings
+
+
+def words_of(settings: Settings) -> dict[str, object]:
+    """By the flags' names with underscores; `path`: the agent's PATH. Relative paths are made
+    absolute: who reads this is elsewhere."""
+    allowed = settings.permissions
+    return {
+        "manifest": os.path.abspath(settings.manifest),
+        "hub": _location(settings.hub.location),
+        "node": settings.node,
+        "listen": f"{settings.listen_host}:{settings.listen_port}",
+        "models_dir": os.fspath(settings.models_dir),
+        "llama_server": settings.llama_server,
+        "vllm": settings.vllm,
+        "llama_cpp_python": settings.llama_cpp_python,
+        "engine": [f"{each.name}={each.id}:{each.path}" for each in settings.engines],
+        "gpu_mode": settings.gpu_mode,
+        "allow_engine_arg": sorted(allowed.flags),
+        "allow_engine_env": sorted(allowed.variables),
+        "allow_file_root": sorted(map(os.fspath, allowed.file_roots)),
+        "ports": f"{settings.ports.start}-{settings.ports.stop - 1}",
+        "path": settings.environment.get("PATH", ""),
+    }
+
+
+def _location(hub: str | None) -> str | None:
+    return hub if hub is None or "://" in hub else os.path.abspath(hub)
