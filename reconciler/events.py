@@ -53,6 +53,8 @@ class EventKind(StrEnum):
     IMPORT_CANCELLED = "ImportCancelled"
     BACKEND_STARTED = "BackendStarted"
     BACKEND_WARNED = "BackendWarned"
+    BACKEND_ADOPTED = "BackendAdopted"
+    BACKEND_LOST = "BackendLost"
     BACKEND_LOADED = "BackendLoaded"
     BACKEND_HUNG = "BackendHung"
     BACKEND_EXITED = "BackendExited"

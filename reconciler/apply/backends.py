@@ -7,18 +7,19 @@ import asyncio
 import contextlib
 import itertools
 import secrets
-from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
 
 import aiohttp
 import msgspec
 import structlog
 
+from reconciler.apply.adoption import adopt
 from reconciler.apply.exits import LAST_LINES, BackendExited, explain
 from reconciler.apply.held import BackendView, Held
 from reconciler.apply.kin import Kin
 from reconciler.apply.leader import ExitStatus, Leader
-from reconciler.apply.leftovers import Findings, find_leftovers
+from reconciler.apply.leftovers import Ended, Findings, find_leftovers
 from reconciler.apply.loading import until_ready
 from reconciler.apply.logs import log_path, rotate, tail
 from reconciler.apply.ports import Ports
@@ -27,7 +28,10 @@ from reconciler.apply.records import Records
 from reconciler.apply.spawn import Order, Started, start
 from reconciler.backend.launch import Launch
 from reconciler.errors import Bug, Transient
+from reconciler.observe.engine_pages import EnginePages
 from reconciler.observe.processes import read_processes
+from reconciler.observe.progress import Progress, read_progress
+from reconciler.plan.desired import ModelSpec
 from reconciler.plan.ids import GpuUuid, Instance, ModelName, Nonce
 from reconciler.plan.observed import Leftover
 
@@ -70,6 +74,9 @@ class Backends:
         self._earlier: frozenset[Nonce] = frozenset()
         self._problems: tuple[str, ...] = ()
         self._unremoved: dict[Nonce, str] = {}
+        self._ended_unseen: list[Ended] = []
+        self._pages = EnginePages()
+        self._clients = contextlib.AsyncExitStack()
         self._session: aiohttp.ClientSession | None = None
         self._sweeping: asyncio.Task[None] | None = None
 
@@ -79,15 +86,17 @@ class Backends:
         return (*self._problems, *self._unremoved.values())
 
     async def open(self) -> None:
-        """Find what earlier agents left (R3), and watch from now on. Raises OSError."""
+        """Find what earlier agents left, and go on with it where that can be (R9); the rest is for
+        the plan to end (R3). Watch from now on. Raises OSError."""
         become_subreaper()
         await asyncio.to_thread(self._logs.mkdir, mode=0o700, parents=True, exist_ok=True)
         await asyncio.to_thread(self._records.open)
-        for kin in await self._read_records(None):
-            self._hold(kin, view=None)
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, force_close=True)
+        self._session = await self._clients.enter_async_context(
+            aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0, force_close=True))
         )
+        await self._clients.enter_async_context(self._pages)
+        for kin in await self._read_records(None):
+            self._take_over(kin, self._session)
         self._sweeping = asyncio.create_task(self._sweep_for_ever(), name="backends:sweep")
 
     async def close(self) -> None:
@@ -97,9 +106,8 @@ class Backends:
             await asyncio.gather(self._sweeping, return_exceptions=True)
         for held in tuple(self._held.values()):
             await held.close()
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        await self._clients.aclose()
+        self._session = None
 
     def live(self) -> tuple[BackendView, ...]:
         """Backends of this agent, their end under way or not; gone ones are in `take_exits`."""
@@ -119,7 +127,7 @@ class Backends:
         return tuple(record.api_key for record in records if record.api_key)
 
     def leftovers(self) -> tuple[Leftover, ...]:
-        """What an agent before this one left, and lives."""
+        """What an agent before this one left, lives, and cannot be adopted."""
         return tuple(held.leftover() for held in self._held.values() if held.view is None)
 
     def take_exits(self) -> tuple[BackendExited, ...]:
@@ -127,6 +135,12 @@ class Backends:
         exits = tuple(self._exits)
         self._exits.clear()
         return exits
+
+    def take_ended_unseen(self) -> tuple[Ended, ...]:
+        """What earlier agents had started, and was gone when this one came; each is told once."""
+        ended = tuple(self._ended_unseen)
+        self._ended_unseen.clear()
+        return ended
 
     def free_port(self) -> int:
         """A port for the next spawn, not given to another one meanwhile. Raises Transient."""
@@ -136,6 +150,7 @@ class Backends:
         self,
         *,
         model: ModelName,
+        spec: ModelSpec,
         instance: Instance,
         gpus: tuple[GpuUuid, ...],
         launch: Launch,
@@ -156,10 +171,10 @@ class Backends:
             gpus=gpus,
             launch=launch,
             log=log_path(self._logs, model),
+            spec=spec,
+            first_answer_seconds=first_answer_seconds,
         )
-        starting = asyncio.create_task(
-            self._start(order, self._session, first_answer_seconds), name=f"spawn:{model}"
-        )
+        starting = asyncio.create_task(self._start(order, self._session), name=f"spawn:{model}")
         try:
             return await asyncio.shield(starting)
         except asyncio.CancelledError:
@@ -192,9 +207,15 @@ class Backends:
         for held in tuple(self._held.values()):
             held.kill()
 
-    async def _start(
-        self, order: Order, session: aiohttp.ClientSession, first_answer_seconds: float
-    ) -> BackendView:
+    def _take_over(self, kin: Kin, session: aiohttp.ClientSession) -> None:
+        """What cannot be adopted is a leftover."""
+        view = adopt(kin, self._clock())
+        if isinstance(view, str):
+            self._hold(kin, view=None, why=view)
+        else:
+            self._ask(self._hold(kin, view=view), view, session)
+
+    async def _start(self, order: Order, session: aiohttp.ClientSession) -> BackendView:
         try:
             started = await asyncio.to_thread(start, order, self._records)
             view = self._view(order, started)
@@ -203,16 +224,25 @@ class Backends:
         finally:
             self._ports.release(order.launch.port)
 
-        def ready() -> Awaitable[None]:
-            return until_ready(
+        self._ask(held, view, session)
+        return view
+
+    def _ask(self, held: Held, view: BackendView, session: aiohttp.ClientSession) -> None:
+        """Until it serves; then, of one that has served others, what it has counted by now."""
+
+        async def ready() -> Progress | None:
+            await until_ready(
                 session,
-                order.launch,
-                first_answer_seconds=first_answer_seconds,
+                view.launch,
+                first_answer_seconds=held.kin.record.first_answer_seconds,
                 report=held.note,
             )
+            if view.adopted is None:
+                return None
+            counted = await read_progress(self._pages, view.launch)
+            return counted if isinstance(counted, Progress) else None
 
         held.load(ready, self._clock)
-        return view
 
     def _view(self, order: Order, started: Started) -> BackendView:
         return BackendView(
@@ -228,8 +258,8 @@ class Backends:
             stopping=False,
         )
 
-    def _hold(self, kin: Kin, *, view: BackendView | None) -> Held:
-        held = Held(kin, view=view, ended=self._end, changed=self._wake)
+    def _hold(self, kin: Kin, *, view: BackendView | None, why: str = "") -> Held:
+        held = Held(kin, view=view, why=why, ended=self._end, changed=self._wake)
         self._held[held.nonce] = held
         if kin.leader is not None:
             kin.leader.watch(lambda: self._leader_gone(held))
@@ -264,7 +294,7 @@ class Backends:
     async def _exited(self, held: Held, view: BackendView) -> BackendExited:
         now = self._clock()
         status = held.kin.leader.status if held.kin.leader else ExitStatus()
-        during = "stop" if held.asked else "run" if view.loaded_at is not None else "load"
+        during = "stop" if held.asked else "run" if view.was_loaded else "load"
         uptime = now - view.started_at
         return BackendExited(
             model=view.model,
@@ -299,8 +329,11 @@ class Backends:
         watched = [held for held in self._held.values() if not held.dying]
         if not watched:
             return
-        await asyncio.to_thread(self._look, [held.kin for held in watched])
+        await asyncio.to_thread(self._look, watched)
         for held in watched:
+            if held.nonce not in self._held:  # its record may have been written after its end
+                await self._remove(held.nonce)
+                continue
             leader = held.kin.leader
             if (leader is None or leader.gone.is_set()) and (held.view or not held.kin.alive):
                 held.begin_end()
@@ -310,14 +343,16 @@ class Backends:
             if kin.leader is not None:  # held already, by the first look's pidfd
                 kin.leader.close()
 
-    def _look(self, kins: Sequence[Kin]) -> None:
+    def _look(self, watched: Sequence[Held]) -> None:
         table = read_processes()
-        for kin in kins:
+        for held in watched:
+            kin, view = held.kin, held.view
             kin.look(table)
             with contextlib.suppress(OSError):  # a log that cannot be cut keeps no end from us
                 rotate(Path(kin.record.log), self._log_max_bytes)
-            if kin.later_sessions != kin.record.sessions:
-                record = msgspec.structs.replace(kin.record, sessions=kin.later_sessions)
+            loaded = kin.record.loaded or (view is not None and view.loaded_at is not None)
+            record = msgspec.structs.replace(kin.record, sessions=kin.later_sessions, loaded=loaded)
+            if record != kin.record:
                 with contextlib.suppress(Transient):  # a full disk: the next sweep tries again
                     self._records.write(record)
                     kin.record = record
@@ -331,8 +366,10 @@ class Backends:
             return findings, unreadable
 
         findings, unreadable = await asyncio.to_thread(read)
-        for record in findings.ended:
-            await self._remove(record.nonce)
+        for ended in findings.ended:
+            await self._remove(ended.record.nonce)
+            if ended.record.nonce not in self._held:
+                self._ended_unseen.append(ended)
         self._earlier = findings.open
         self._problems = (*unreadable, *findings.problems)
         return findings.alive

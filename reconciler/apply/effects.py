@@ -232,6 +232,7 @@ class Effects:
             _log.warning("backend is started with a warning", model=model.name, warning=warning)
         await self._backends.spawn(
             model=model.name,
+            spec=model.spec,
             instance=action.instance,
             gpus=action.gpus,
             launch=launch,

@@ -33,6 +33,8 @@ class BackendExited:
 def explain(status: ExitStatus, during: str, uptime_seconds: float) -> str:
     """One sentence. A clean exit that nobody asked for is a failure, too."""
     after = f"{uptime_seconds:.1f} s after its start"
+    if status == ExitStatus() and during != "stop":
+        return f"ended {after}; how, nobody can say: an agent before this one had started it"
     match during:
         case "stop":
             return f"stopped: {status}"

@@ -12,8 +12,9 @@ from reconciler.apply.kin import Kin
 from reconciler.apply.ladder import bring_down
 from reconciler.backend.launch import Launch
 from reconciler.errors import Transient
+from reconciler.observe.progress import Progress
 from reconciler.plan.ids import GpuUuid, Instance, ModelName, Nonce
-from reconciler.plan.observed import Leftover
+from reconciler.plan.observed import Adoption, Leftover
 
 _log = structlog.get_logger("xgen.backends")
 
@@ -26,7 +27,8 @@ class BackendView:
     """A live backend of ours. Times on the agent's monotonic clock.
 
     `stopping`: its end is under way, asked for or not; nothing may be routed to it. `progress`:
-    what it still lacks to be loaded, or what holds up its end; empty while it serves.
+    what it still lacks to be loaded, or what holds up its end; empty while it serves. `adopted`:
+    None: started by this agent. `counted`: by its engine, before this agent; None: not known.
     """
 
     model: ModelName
@@ -40,10 +42,18 @@ class BackendView:
     log_path: Path
     stopping: bool
     progress: str = ""
+    adopted: Adoption | None = None
+    counted: Progress | None = None
+
+    @property
+    def was_loaded(self) -> bool:
+        """By this agent or one before it."""
+        return self.loaded_at is not None or (self.adopted is not None and self.adopted.was_loaded)
 
 
 class Held:
-    """`view` is None for a leftover. `asked`: its end was wanted before it came.
+    """`view` is None for a leftover, of which `why` says why it is one. `asked`: its end was wanted
+    before it came.
 
     `ended`: awaited once, when nobody of the spawn is left. `changed`: called when the view is.
     """
@@ -53,11 +63,13 @@ class Held:
         kin: Kin,
         *,
         view: BackendView | None,
+        why: str = "",
         ended: Callable[["Held"], Awaitable[None]],
         changed: Callable[[], None],
     ) -> None:
         self.kin = kin
         self.view = view
+        self._why = why
         self.asked = False
         self._ended = ended
         self._changed = changed
@@ -78,22 +90,31 @@ class Held:
         record = self.kin.record
         pid = record.pid if record.pid is not None else self.kin.alive[0].pid
         return Leftover(
-            nonce=record.nonce, model=record.model, pid=pid, gpus=record.gpus, stopping=self.dying
+            nonce=record.nonce,
+            model=record.model,
+            pid=pid,
+            why=self._why,
+            gpus=record.gpus,
+            stopping=self.dying,
         )
 
-    def load(self, until_ready: Callable[[], Awaitable[None]], clock: Callable[[], float]) -> None:
-        """Wait, in a task, until it serves, and note when."""
+    def load(
+        self,
+        until_ready: Callable[[], Awaitable[Progress | None]],
+        clock: Callable[[], float],
+    ) -> None:
+        """Wait, in a task, until it serves, and note when, and what it had counted by then."""
 
         async def wait() -> None:
             try:
-                await until_ready()
+                counted = await until_ready()
             except Exception as exc:  # noqa: BLE001  the boundary of the task: it must not end unsaid
                 _log.exception("asking a backend failed", model=self.kin.record.model)
                 self.note(f"cannot be asked whether it serves: {exc!r}")
             else:
                 # Now that it is made: a kill of all processes at once leaves nobody to ask.
                 await asyncio.to_thread(self.kin.note_shared_memory)
-                self._change(loaded_at=clock(), progress="")
+                self._change(loaded_at=clock(), progress="", counted=counted)
 
         self._loading = asyncio.create_task(wait(), name=f"ready:{self.kin.record.model}")
 
@@ -158,9 +179,11 @@ class Held:
             await hurry.wait()
             self._urgent.set()
 
-    def _change(self, *, loaded_at: float | None = None, progress: str) -> None:
+    def _change(
+        self, *, loaded_at: float | None = None, progress: str, counted: Progress | None = None
+    ) -> None:
         if self.view is not None and not self.view.stopping:
-            self.view = replace(self.view, loaded_at=loaded_at, progress=progress)
+            self.view = replace(self.view, loaded_at=loaded_at, progress=progress, counted=counted)
             self._changed()
 
     def _succeeded(self) -> bool:

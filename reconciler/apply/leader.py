@@ -12,7 +12,8 @@ from reconciler.observe.processes import Process, read_process
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExitStatus:
-    """How a process ended: with a code, or by a signal; both None where nobody can say."""
+    """How a process ended: with a code, or by a signal; both None where nobody can say, as of one
+    that is not our child."""
 
     code: int | None = None
     signal: str | None = None

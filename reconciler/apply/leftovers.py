@@ -21,15 +21,22 @@ from reconciler.plan.ids import Nonce
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Findings:
-    """`alive`: spawns with living processes. `ended`: records of which nothing lives,
-    and nobody could be meant.
+class Ended:
+    """A record of which nothing lives, and nobody could be meant. `why`: as a clause. `unseen`: it
+    ended by itself, or by somebody's hand, while no agent was there to see it."""
 
-    `problems`: what is doubtful, for operators; nothing of it is ever killed.
-    """
+    record: SpawnRecord
+    why: str
+    unseen: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Findings:
+    """`alive`: spawns with living processes. `problems`: what is doubtful, for operators; nothing
+    of it is ever killed."""
 
     alive: tuple[Kin, ...]
-    ended: tuple[SpawnRecord, ...]
+    ended: tuple[Ended, ...]
     doubtful: tuple[SpawnRecord, ...]
     problems: tuple[str, ...]
 
@@ -46,7 +53,7 @@ def find_leftovers(records: Sequence[SpawnRecord]) -> Findings:
     table = read_processes()
     nonces = _nonces(table)
     alive: list[Kin] = []
-    ended: list[SpawnRecord] = []
+    ended: list[Ended] = []
     doubtful: list[SpawnRecord] = []
     problems: list[str] = []
     for record in records:
@@ -61,14 +68,27 @@ def find_leftovers(records: Sequence[SpawnRecord]) -> Findings:
         problems.extend(doubts)
         if kin and kin.alive:
             alive.append(kin)
+        elif doubts:
+            doubtful.append(record)
         else:
-            (doubtful if doubts else ended).append(record)
+            ended.append(_ended(record, same_boot=record.boot_id == boot, seen=kin is not None))
     return Findings(
         alive=tuple(alive),
         ended=tuple(ended),
         doubtful=tuple(doubtful),
         problems=tuple(problems),
     )
+
+
+def _ended(record: SpawnRecord, *, same_boot: bool, seen: bool) -> Ended:
+    """`seen`: we would see it, if it lived."""
+    if not same_boot:
+        return Ended(record=record, why=f"it was started before the last boot, on {record.node}")
+    if not seen:
+        return Ended(record=record, why="it ended with the container that it ran in")
+    if record.pid is None:
+        return Ended(record=record, why="its agent died before it came up")
+    return Ended(record=record, why="how, nobody has seen", unseen=True)
 
 
 def _nonces(table: ProcessTable) -> Mapping[int, str]:

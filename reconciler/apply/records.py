@@ -17,6 +17,7 @@ from reconciler.errors import Transient
 from reconciler.plan.ids import FilesDigest, GpuUuid, Instance, ModelName, Nonce, SpecHash
 
 VERSION = 1
+NOTHING = msgspec.Raw(b"null")
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -26,6 +27,9 @@ class SpawnRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     `written_ticks`: when the record was first written, in ticks after boot; the process is not
     older. `session`, `start_ticks`, `pid`: None until the process is there; the session's number is
     its leader's pid. `sessions`: others that its processes opened. `argv`: keys are masked.
+    `loaded`: it served once. `spec`, `launch`: for the next agent, which takes it over by them
+    (`apply.adoption`); apart, so that a record tells of a process though they cannot be read.
+    `launch_hash`: of command and variables; to compare starts by.
     """
 
     version: int
@@ -49,6 +53,11 @@ class SpawnRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     start_ticks: int | None = None
     session: int | None = None
     sessions: tuple[int, ...] = ()
+    loaded: bool = False
+    first_answer_seconds: float = 300.0
+    spec: msgspec.Raw = NOTHING
+    launch: msgspec.Raw = NOTHING
+    launch_hash: str | None = None
 
     @property
     def instance(self) -> Instance:

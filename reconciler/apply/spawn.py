@@ -12,12 +12,16 @@ from pathlib import Path
 
 import msgspec
 
+from reconciler.apply.adoption import keep, launch_hash
+from reconciler.apply.kept_spec import encode_spec
 from reconciler.apply.logs import open_log, write_header
 from reconciler.apply.records import VERSION, Records, SpawnRecord, cause_and_cure
 from reconciler.backend.environment import NONCE_VARIABLE
 from reconciler.backend.launch import Launch
 from reconciler.errors import Rejected, Transient
+from reconciler.masking import is_secret_name, masked_argv
 from reconciler.observe.processes import boot_id, pid_namespace, read_process, ticks_since_boot
+from reconciler.plan.desired import ModelSpec, SecretRef
 from reconciler.plan.ids import GpuUuid, Instance, ModelName, Nonce
 
 _HOPELESS = frozenset(
@@ -47,6 +51,8 @@ class Order:
     gpus: tuple[GpuUuid, ...]
     launch: Launch
     log: Path
+    spec: ModelSpec
+    first_answer_seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +83,7 @@ def start(order: Order, records: Records) -> Started:
 
 
 def _start(order: Order, records: Records, log: int) -> Started:
-    argv = _masked(order.launch)
+    argv = _masked(order)
     try:
         write_header(log, _header(order, argv))
         record = _record(order, argv, log_offset=os.fstat(log).st_size)
@@ -151,6 +157,10 @@ def _record(order: Order, argv: Sequence[str], *, log_offset: int) -> SpawnRecor
         api_key=order.launch.api_key,
         log=str(order.log),
         log_offset=log_offset,
+        first_answer_seconds=order.first_answer_seconds,
+        spec=msgspec.Raw(encode_spec(order.spec)),
+        launch=keep(order.launch),
+        launch_hash=launch_hash(order.launch),
     )
 
 
@@ -160,10 +170,15 @@ def _header(order: Order, argv: Sequence[str]) -> str:
     return f"{moment} starting {order.model} (spec {spec}, spawn {order.nonce}): {' '.join(argv)}"
 
 
-def _masked(launch: Launch) -> tuple[str, ...]:
-    if not launch.api_key:
-        return tuple(launch.argv)
-    return tuple(argument.replace(launch.api_key, "***") for argument in launch.argv)
+def _masked(order: Order) -> tuple[str, ...]:
+    """Without the key, and without the values of variables that are secret."""
+    env, named = order.launch.env, order.spec.env
+    secrets = [
+        value
+        for name, value in env.items()
+        if is_secret_name(name) or isinstance(named.get(name), SecretRef)
+    ]
+    return masked_argv(order.launch.argv, [order.launch.api_key, *secrets])
 
 
 def _text(exc: OSError) -> str:

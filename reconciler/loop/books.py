@@ -125,15 +125,17 @@ class Books:
         self._desired = desired
 
     def see(self, view: BackendView) -> None:
-        """Note a live backend: a start is counted once, a load is remembered."""
+        """Note a live backend: a start is counted once, a load is remembered. To adopt one is no
+        start."""
         page = self._page(view.model)
         if view.nonce not in self._instances:
             self._instances[view.nonce] = view.instance
-            if page.starts:
-                page.restarts[page.cause] += 1
-            page.starts += 1
+            if view.adopted is not None:
+                page.starts = max(page.starts, 1)
+            else:
+                self._count_start(page)
             page.resuming = False
-        if view.loaded_at is not None:
+        if view.was_loaded:
             page.loaded.add(view.instance)
 
     def book_exit(self, exited: BackendExited) -> None:
@@ -218,6 +220,11 @@ class Books:
             loaded_seconds=stopped.ran_seconds,
         )
         page.recent.append(page.failure)
+
+    def _count_start(self, page: _Page) -> None:
+        if page.starts:
+            page.restarts[page.cause] += 1
+        page.starts += 1
 
     def _wanted(self, model: ModelName, spec_hash: SpecHash) -> bool:
         return spec_hash in self._desired.get(model, ())

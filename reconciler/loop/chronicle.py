@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from reconciler.apply.backends import BackendExited, BackendView
+from reconciler.apply.leftovers import Ended
 from reconciler.apply.liveness import BackendHung
 from reconciler.apply.outcomes import EffectFailed, FilesFetched, Outcome
 from reconciler.backend.inventory import Inventory, called
@@ -21,8 +22,9 @@ from reconciler.loop.commands import Reconcile
 from reconciler.loop.pace import give_way
 from reconciler.plan.actions import Action, Outlook, StartBackend, StopBackend, StopLeftover, Target
 from reconciler.plan.ids import ModelName, Nonce
-from reconciler.plan.observed import Failure
+from reconciler.plan.observed import Adoption, Failure
 from reconciler.plan.phase import State
+from reconciler.plan.wording import span
 
 _WAITING = frozenset({State.PENDING, State.ERROR, State.BLOCKED})
 """States whose reason says what is waited for; the reasons of others tell how far they are."""
@@ -52,14 +54,30 @@ class Chronicle:
         self._pushes: dict[ModelName, str] = {}
 
     def backends(self, views: Iterable[BackendView]) -> None:
-        """What lives: each start and each load is told when it is first seen."""
+        """What lives: each start, or adoption, and each load is told when it is first seen."""
         for view in views:
             if view.nonce not in self._started:
                 self._started.add(view.nonce)
-                self._backend_started(view)
+                if view.adopted is not None:
+                    self._backend_adopted(view, view.adopted)
+                else:
+                    self._backend_started(view)
             if view.loaded_at is not None and view.nonce not in self._loaded:
                 self._loaded.add(view.nonce)
-                self._backend_loaded(view, view.loaded_at - view.started_at)
+                self._backend_loaded(view, view.loaded_at)
+
+    def ended_unseen(self, ended: Ended) -> None:
+        """What an earlier agent had started."""
+        record = ended.record
+        self._journal.record(
+            EventKind.BACKEND_LOST,
+            f"it ended while no agent ran: {ended.why}",
+            model=record.model,
+            level=Level.WARNING if ended.unseen else Level.INFO,
+            pid=record.pid,
+            spec_hash=record.spec_hash,
+            log=record.log,
+        )
 
     def hung(self, hung: BackendHung) -> None:
         self._journal.record(
@@ -298,13 +316,31 @@ class Chronicle:
                 spec_hash=view.instance.spec_hash,
             )
 
-    def _backend_loaded(self, view: BackendView, seconds: float) -> None:
+    def _backend_adopted(self, view: BackendView, adopted: Adoption) -> None:
+        age = adopted.at - view.started_at
+        was = "served" if adopted.was_loaded else "was loading"
         self._journal.record(
-            EventKind.BACKEND_LOADED,
-            f"gave its first real answer {seconds:.1f} s after its start",
+            EventKind.BACKEND_ADOPTED,
+            f"pid {view.pid} {was} when its agent ended, {span(age)} after its start; this agent "
+            "goes on with it once it answers",
             model=view.model,
             pid=view.pid,
-            load_seconds=round(seconds, 3),
+            port=view.launch.port,
+            spec_hash=view.instance.spec_hash,
+            uptime_seconds=round(age, 3),
+            was_loaded=adopted.was_loaded,
+        )
+
+    def _backend_loaded(self, view: BackendView, at: float) -> None:
+        since, what = view.started_at, "its start"
+        if view.adopted is not None:
+            since, what = view.adopted.at, "this agent found it"
+        self._journal.record(
+            EventKind.BACKEND_LOADED,
+            f"gave its first real answer {at - since:.1f} s after {what}",
+            model=view.model,
+            pid=view.pid,
+            load_seconds=round(at - since, 3) if view.adopted is None else None,
         )
 
     def _tell_state(self, now: Outlook, before: _Told | None) -> None:

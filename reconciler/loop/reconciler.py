@@ -274,6 +274,8 @@ class Reconciler:
             self._chronicle.outcome(outcome)
             if isinstance(outcome, FilesFetched):
                 self._metrics.time_fetch(outcome.seconds)
+        for ended in self._backends.take_ended_unseen():
+            self._chronicle.ended_unseen(ended)
         for news in self._keeping.news():
             self._chronicle.cache_changed(news)
         return bool(exits or outcomes)

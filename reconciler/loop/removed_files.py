@@ -37,12 +37,13 @@ class RemovedFiles:
         return replace(seen, reads_removed=self._reading)
 
     def _reads(self, view: BackendView, families: Families) -> bool:
-        """As at the last look, unless a file has gone since, or is another one."""
+        """As at the last look, unless a file has gone since, or is another one. Of what is adopted
+        there was no look before the first."""
         holding = self._cache.holding_of(view.instance.files_digest)
         if holding is None:
             return False
         now = self._cache.keeper.inodes(holding)
-        before = self._inodes.get(view.nonce, now)
+        before = self._inodes.get(view.nonce, now if view.adopted is None else None)
         self._inodes[view.nonce] = now
         if now == before:
             return view.nonce in self._reading

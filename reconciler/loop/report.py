@@ -220,7 +220,7 @@ def _detail(view: BackendView | None, facts: ModelFacts, wall: Wall) -> ModelDet
         warnings=view.launch.warnings if view else (),
         started_at=wall(view.started_at) if view else None,
         loaded_at=wall(loaded_at) if loaded_at is not None else None,
-        load_seconds=loaded_at - view.started_at if view and loaded_at is not None else None,
+        load_seconds=_load_seconds(view) if view else None,
         restart_causes=facts.restart_causes,
         failures_in_a_row=facts.failures_in_a_row,
         permanent=facts.failure.permanent if facts.failure else False,
@@ -229,6 +229,13 @@ def _detail(view: BackendView | None, facts: ModelFacts, wall: Wall) -> ModelDet
             for each in facts.recent_failures
         ),
     )
+
+
+def _load_seconds(view: BackendView) -> float | None:
+    """How long another agent waited for what it loaded is not known."""
+    if view.loaded_at is None or view.adopted is not None:
+        return None
+    return view.loaded_at - view.started_at
 
 
 def _shown_argv(view: BackendView) -> tuple[str, ...]:

@@ -21,9 +21,10 @@ LOOK_SECONDS = 10.0
 @dataclass(slots=True)
 class _Spawn:
     """What was read of one process. `worked`: it had requests when it was looked at last; so it
-    is looked at once more, for what engines count late."""
+    is looked at once more, for what engines count late. `counted`: None: what it had counted before
+    this agent is not known yet."""
 
-    counted: dict[TokenKind, int] = field(default_factory=lambda: dict.fromkeys(TokenKind, 0))
+    counted: dict[TokenKind, int] | None
     requests: float = 0
     worked: bool = True
     reading: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -76,7 +77,7 @@ class TokenCount:
     async def leave_out(self, view: BackendView) -> None:
         """What its engine has counted since it was looked at last is a probe's of ours, and not
         counted; unless anybody else asked meanwhile."""
-        spawn = self._spawns.setdefault(view.nonce, _Spawn())
+        spawn = self._spawn(view)
         async with spawn.reading:
             if self._is_due(view, spawn):
                 spawn.worked = True
@@ -88,7 +89,7 @@ class TokenCount:
     async def _look_at(self, view: BackendView) -> None:
         if view.loaded_at is None or view.stopping or view.launch.counters.metrics_path is None:
             return
-        spawn = self._spawns.setdefault(view.nonce, _Spawn())
+        spawn = self._spawn(view)
         async with spawn.reading:  # an older page must not come after a newer one
             if not self._is_due(view, spawn):
                 return
@@ -98,6 +99,12 @@ class TokenCount:
                 case Progress() as progress:
                     self._count(view, spawn, progress)
 
+    def _spawn(self, view: BackendView) -> _Spawn:
+        """Of one that is loaded."""
+        if view.nonce not in self._spawns:
+            self._spawns[view.nonce] = _Spawn(counted=_counted_before(view))
+        return self._spawns[view.nonce]
+
     def _is_due(self, view: BackendView, spawn: _Spawn) -> bool:
         ended = self._metrics.requests_of(view.model)
         works = self._traffic.in_flight(view.nonce) > 0 or ended != spawn.requests
@@ -106,6 +113,9 @@ class TokenCount:
         return due
 
     def _count(self, view: BackendView, spawn: _Spawn, progress: Progress) -> None:
+        if spawn.counted is None:
+            spawn.counted = {kind: total or 0 for kind, total in _totals(progress).items()}
+            return
         for kind, total in _totals(progress).items():
             if total is None:
                 continue
@@ -115,6 +125,15 @@ class TokenCount:
                 view.model, kind, total - before if total >= before else total
             )
             spawn.counted[kind] = total
+
+
+def _counted_before(view: BackendView) -> dict[TokenKind, int] | None:
+    """Tokens that were an earlier agent's to count."""
+    if view.adopted is None:
+        return dict.fromkeys(TokenKind, 0)
+    if view.counted is None:
+        return None
+    return {kind: total or 0 for kind, total in _totals(view.counted).items()}
 
 
 def _totals(progress: Progress) -> dict[TokenKind, int | None]:

@@ -138,6 +138,12 @@ def pid_namespace(pid: int | None = None) -> str | None:
         return None
 
 
+def age_seconds(process: Process) -> float:
+    """How long ago it was started."""
+    ticks = ticks_since_boot() - process.start_ticks
+    return max(0.0, ticks / os.sysconf("SC_CLK_TCK"))
+
+
 def ticks_since_boot() -> int:
     """Now, on the clock of `Process.start_ticks`."""
     seconds = float((_PROC / "uptime").read_text(encoding="ascii").split()[0])

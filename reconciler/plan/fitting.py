@@ -11,7 +11,7 @@ from reconciler.plan.barred import never_fits
 from reconciler.plan.case import Case, is_stopping
 from reconciler.plan.ids import ModelName
 from reconciler.plan.memory import Need, Pool, Room
-from reconciler.plan.observed import EffectKind, ObservedProcess, ProcessPhase
+from reconciler.plan.observed import EffectKind, ObservedProcess
 from reconciler.plan.step import Step
 from reconciler.plan.wording import amount
 
@@ -159,7 +159,7 @@ def _loads(case: Case) -> bool:
     if process is None or case.stopping:
         return case.stopping
     same = process.instance.spec_hash == case.wanted.spec_hash
-    return same and process.phase is ProcessPhase.LOADING
+    return same and process.loads
 
 
 def _still_to_take(case: Case, pool: Pool, room: Room) -> int:

@@ -26,11 +26,21 @@ class Hang:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Adoption:
+    """How this agent came to a process that an earlier one has started (R9). `at`: since when it
+    asks whether it serves. `was_loaded`: it had loaded under that agent."""
+
+    at: float
+    was_loaded: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedProcess:
     """A backend of ours that is alive. `loaded_at` is None until it answered (design §8, Ready).
 
     `gpu_share`: of each of its `gpus`; None: the whole. `misplaced`: on which GPU it was found that
-    it was not given; None: on none. `hung`: None: it works, for all that is known.
+    it was not given; None: on none. `hung`: None: it works, for all that is known. `adopted`: None:
+    this agent has started it.
     `reads_removed_files`: it has files open, or mapped, that have gone from the cache since.
     `held`: bytes of each memory that come back when it ends; none where nobody has asked.
     """
@@ -46,10 +56,35 @@ class ObservedProcess:
     hung: Hang | None = None
     reads_removed_files: bool = False
     held: Mapping[Pool, int] = field(default_factory=dict)
+    adopted: Adoption | None = None
 
     @property
     def phase(self) -> ProcessPhase:
         return ProcessPhase.LOADING if self.loaded_at is None else ProcessPhase.LOADED
+
+    @property
+    def loads(self) -> bool:
+        """Whether it takes a load slot and more memory: what was loaded once only has to answer."""
+        return self.loaded_at is None and not self.was_loaded
+
+    @property
+    def was_loaded(self) -> bool:
+        """Under an agent before this one."""
+        return self.adopted is not None and self.adopted.was_loaded
+
+    @property
+    def awaited_since(self) -> float:
+        """From when its time to get ready counts."""
+        return self.started_at if self.adopted is None else self.adopted.at
+
+    @property
+    def doing(self) -> str:
+        """In words."""
+        if self.loaded_at is not None:
+            return f"serves (pid {self.pid})"
+        if self.was_loaded:
+            return f"is asked whether it still serves (pid {self.pid}, of an earlier agent)"
+        return f"loads (pid {self.pid})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,11 +209,12 @@ class ObservedModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leftover:
-    """A backend that an agent before this one left behind."""
+    """What an agent before this one left behind, and cannot be adopted. `why`: as a clause."""
 
     nonce: Nonce
     model: ModelName
     pid: int
+    why: str = ""
     gpus: tuple[GpuUuid, ...] = ()
     stopping: bool = False
 

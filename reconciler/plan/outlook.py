@@ -62,6 +62,5 @@ def _doing(case: Case, process: ObservedProcess, step: Step) -> tuple[State, str
     stops = isinstance(action, StopBackend) and action.nonce == process.nonce
     if stops or case.stopping:
         return State.UNLOADING, f"stops (pid {process.pid})"
-    if process.phase is ProcessPhase.LOADED:
-        return State.LOADED, f"serves (pid {process.pid})"
-    return State.LOADING, f"loads (pid {process.pid})"
+    loaded = process.phase is ProcessPhase.LOADED
+    return State.LOADED if loaded else State.LOADING, process.doing

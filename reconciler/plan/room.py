@@ -10,7 +10,7 @@ from reconciler.plan.devices import conflict, holders, making_way, obstacle, own
 from reconciler.plan.fitting import Lack, Ledger
 from reconciler.plan.ids import ModelName
 from reconciler.plan.memory import Pool, Room
-from reconciler.plan.observed import EffectKind, Leftover, ProcessPhase
+from reconciler.plan.observed import EffectKind, Leftover
 from reconciler.plan.phase import State
 from reconciler.plan.step import Step
 from reconciler.plan.wording import pids
@@ -97,7 +97,7 @@ def _loads(case: Case) -> bool:
     if effect is not None and effect.kind is EffectKind.START:
         return True
     processes = (case.process, *case.surplus)
-    if any(each is not None and each.phase is ProcessPhase.LOADING for each in processes):
+    if any(each is not None and each.loads for each in processes):
         return True
     return case.stopping and case.wanted is not None
 

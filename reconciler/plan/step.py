@@ -137,7 +137,7 @@ def _free(case: Case, now: float) -> Step:
     if process.phase is ProcessPhase.LOADING:
         return _while_loading(case, case.wanted, process, now)
     if case.runs_as_wanted:
-        return Step(state=State.LOADED, reason=f"serves (pid {process.pid})")
+        return Step(state=State.LOADED, reason=process.doing)
     return _towards(case, case.wanted, now)
 
 
@@ -148,14 +148,16 @@ def _while_loading(case: Case, wanted: DesiredModel, process: ObservedProcess, n
     files are here (R5); then it ends at once, for nobody uses it yet.
     """
     is_wanted = case.runs_as_wanted
-    deadline = process.started_at + wanted.timeouts.ready
+    deadline = process.awaited_since + wanted.timeouts.ready
     if now < deadline:
         if is_wanted:
-            step = Step(state=State.LOADING, reason=f"loads (pid {process.pid})")
+            step = Step(state=State.LOADING, reason=process.doing)
         else:
             step = _towards(case, wanted, now)
         return replace(step, deadline=deadline)
     why = f"not ready within {as_written(wanted.timeouts.ready)}"
+    if process.was_loaded:
+        why = f"it served an earlier agent, and does not serve this one: {why}"
     return _stop(case, process, _after(process), why, now, failure=why if is_wanted else None)
 
 
@@ -287,6 +289,8 @@ def _fail(case: Case, process: ObservedProcess, why: str, now: float) -> Step:
 
 def _ran_seconds(process: ObservedProcess, failure: str | None) -> float | None:
     hung = process.hung
+    if failure is not None and process.loaded_at is None and process.was_loaded:
+        return 0.0
     if hung is None or hung.reason != failure or process.loaded_at is None:
         return None
     return hung.since - process.loaded_at
@@ -302,9 +306,10 @@ def _end_surplus(case: Case, now: float) -> Step:
 
 
 def _end_leftover(case: Case) -> Step:
-    """An earlier agent's process ends before anything starts; adoption comes later."""
+    """What an earlier agent left, and cannot be adopted, ends before anything starts."""
     first = case.leftovers[0]
-    reason = f"pid {first.pid} was left by an earlier agent"
+    why = f": {first.why}" if first.why else ""
+    reason = f"pid {first.pid} was left by an earlier agent{why}"
     if first.stopping:
         return Step(state=State.UNLOADING, reason=reason)
     stop = StopLeftover(model=case.name, nonce=first.nonce, pid=first.pid, reason=reason)

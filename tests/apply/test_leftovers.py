@@ -2,69 +2,15 @@ import asyncio
 import contextlib
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
 from reconciler.backend.environment import NONCE_VARIABLE
 from reconciler.errors import Transient
 from tests.apply.conftest import mounted
+from tests.apply.dead_agent import SESSION_NOTED, dead_agent
 from tests.apply.world import KEY, World
-
-SESSION_NOTED = '"sessions": [\n'
-"""In a record: the sweep has seen a process in a session of its own."""
-KINDS = ("ignore-term", "stopped", "setsid", "double-fork", "titled")
-
-
-@dataclass
-class DeadAgent:
-    """What an agent that was killed hard has left in the world."""
-
-    world: World
-    pid: int
-
-    @property
-    def record(self) -> Path:
-        (path,) = self.world.records()
-        return path
-
-    def rewrite(self, **fields: object) -> None:
-        record = json.loads(self.record.read_text())
-        self.record.write_text(json.dumps(record | fields))
-
-    async def next_agent(self) -> None:
-        await self.world.backends.close()
-        self.world.backends = self.world.make_backends()
-        await self.world.backends.open()
-
-    async def stop(self) -> None:
-        (leftover,) = self.world.backends.leftovers()
-        await self.world.backends.stop(leftover.nonce, stop_seconds=30, kill_seconds=30)
-
-
-async def dead_agent(world: World, *flags: str, note: str = "") -> DeadAgent:
-    """`note`: wait until the record holds this, before the kill."""
-    agent = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "tests.apply.agent_stand_in",
-        str(world.data_dir),
-        world.mark,
-        *flags,
-        stdout=subprocess.PIPE,
-    )
-    assert agent.stdout is not None
-    pid = int(await agent.stdout.readline())
-    world.sessions.add(pid)
-    world.plays_init = True
-    (record,) = world.records()
-    await world.until(lambda: note in record.read_text(), "it is noted")
-    agent.kill()
-    await agent.wait()
-    return DeadAgent(world=world, pid=pid)
 
 
 @pytest.fixture
@@ -77,18 +23,15 @@ def stranger() -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-async def test_the_next_agent_finds_and_stops_what_a_killed_one_left(
-    world: World, kind: str
-) -> None:
+async def test_what_an_older_release_left_is_found_and_stopped(world: World) -> None:
     """Scenarios 6 and 13: llama-swap#159, #138; nomad#5593, #6980."""
-    note = SESSION_NOTED if kind == "double-fork" else ""
-    dead = await dead_agent(world, "--child", kind, note=note)
-    assert len(world.processes()) == 2
+    dead = await dead_agent(world, "--child", "ignore-term")
+    dead.of_an_older_release()
 
     await dead.next_agent()
     (leftover,) = world.backends.leftovers()
     assert (leftover.model, leftover.pid) == ("x", dead.pid)
+    assert leftover.why == "its record, of an older release, does not say how it is asked"
     assert world.backends.live() == ()
     await dead.stop()
 
@@ -108,6 +51,8 @@ async def test_children_are_found_though_the_leader_died_after_the_agent(
     await world.end(dead.pid)
 
     await dead.next_agent()
+    (leftover,) = world.backends.leftovers()
+    assert leftover.why == "its first process is gone"
     await dead.stop()
 
     assert world.processes() == []
@@ -116,6 +61,7 @@ async def test_children_are_found_though_the_leader_died_after_the_agent(
 
 async def test_a_leftover_that_ends_by_itself_is_forgotten(world: World) -> None:
     dead = await dead_agent(world)
+    dead.of_an_older_release()
     await dead.next_agent()
 
     await world.end(dead.pid)
@@ -128,6 +74,7 @@ async def test_a_leftover_keeps_its_port(world: World) -> None:
     """Scenario 13: nomad#6980: an orphan holds the port."""
     dead = await dead_agent(world)
     port = json.loads(dead.record.read_text())["port"]
+    dead.of_an_older_release()
     await dead.next_agent()
 
     offered = set()
@@ -138,20 +85,6 @@ async def test_a_leftover_keeps_its_port(world: World) -> None:
     assert len(offered) > 1
     assert port not in offered
     await dead.stop()
-
-
-async def test_a_spawn_that_was_never_completed_on_record_is_found_by_its_nonce(
-    world: World,
-) -> None:
-    dead = await dead_agent(world, "--child", "ignore-term")
-    dead.rewrite(pid=None, session=None, start_ticks=None)
-
-    await dead.next_agent()
-    (leftover,) = world.backends.leftovers()
-    assert leftover.pid == dead.pid
-    await dead.stop()
-
-    assert world.processes() == []
 
 
 async def test_a_record_of_a_spawn_that_never_came_is_removed(world: World) -> None:
@@ -206,6 +139,7 @@ async def test_an_old_record_whose_pid_is_now_somebody_elses_kills_nobody(
 
     await dead.next_agent()
 
+    assert world.backends.live() == ()
     assert world.backends.leftovers() == ()
     assert world.records() == []
     assert stranger.poll() is None
@@ -217,8 +151,11 @@ async def test_a_record_of_another_boot_kills_nobody(world: World) -> None:
 
     await dead.next_agent()
 
+    assert world.backends.live() == ()
     assert world.backends.leftovers() == ()
     assert world.records() == []
+    (ended,) = world.backends.take_ended_unseen()
+    assert (ended.why, ended.unseen) == ("it was started before the last boot, on node-a", False)
     await world.end(dead.pid)
 
 
@@ -228,6 +165,7 @@ async def test_a_record_of_a_container_that_is_gone_is_removed(world: World) -> 
 
     await dead.next_agent()
 
+    assert world.backends.live() == ()
     assert world.backends.leftovers() == ()
     assert world.records() == []
     await world.end(dead.pid)
@@ -260,6 +198,7 @@ async def test_a_process_without_the_nonce_is_reported_and_left_alone(world: Wor
 
     await dead.next_agent()
 
+    assert world.backends.live() == ()
     assert world.backends.leftovers() == ()
     assert f"process {dead.pid} (python" in " ".join(world.backends.problems)
     assert world.records() == [other]

@@ -20,7 +20,7 @@ from reconciler.plan.desired import ModelType
 from reconciler.plan.ids import GpuUuid, ModelName
 from reconciler.proxy.heartbeat import Heartbeat
 from reconciler.proxy.inflight import Request, Traffic
-from tests.apply.world import World, instance, launch
+from tests.apply.world import SPEC, World, instance, launch
 
 MODEL = ModelName("x")
 STALL = 0.6
@@ -44,6 +44,7 @@ class Node:
         """`gpu`: its model is on one, for all that is told: then what its CPU does says nothing."""
         view = await self.world.backends.spawn(
             model=ModelName(name),
+            spec=SPEC,
             instance=instance(),
             gpus=(GpuUuid("GPU-1"),) if gpu else (),
             launch=replace(self.world.launch(*flags, name=name), counters=counters),

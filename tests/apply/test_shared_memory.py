@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.plan.ids import ModelName
-from tests.apply.world import STAND_IN, World, instance
+from tests.apply.world import SPEC, STAND_IN, World, instance
 
 # As vLLM does: a child that talks with its parent through memory of the two, here without the
 # tracker that removes it at a clean end.
@@ -79,6 +79,7 @@ async def test_a_kill_of_all_its_processes_at_once_leaves_none_either(
     argv = (sys.executable, "-c", _PROGRAM, strangers.name, str(told), *serves)
     view = await world.backends.spawn(
         model=ModelName("x"),
+        spec=SPEC,
         instance=instance(),
         gpus=(),
         launch=world.launch(argv=argv, port=port),

@@ -2,6 +2,7 @@ import asyncio
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,9 @@ import pytest
 from reconciler.backend.environment import NONCE_VARIABLE
 from reconciler.errors import Bug, Rejected, Transient
 from reconciler.observe.processes import environment_value, read_process
+from reconciler.plan.desired import SecretRef
 from reconciler.plan.ids import ModelName
-from tests.apply.world import KEY, PORTS, World, instance
+from tests.apply.world import KEY, PORTS, SPEC, World, instance
 
 SLEEP = ("sleep", "3600")
 
@@ -144,7 +146,9 @@ async def test_spawning_before_the_first_look_is_a_bug(world: World) -> None:
     early = world.make_backends()
 
     with pytest.raises(Bug, match="not open"):
-        await early.spawn(model=ModelName("x"), instance=instance(), gpus=(), launch=world.launch())
+        await early.spawn(
+            model=ModelName("x"), spec=SPEC, instance=instance(), gpus=(), launch=world.launch()
+        )
 
 
 async def test_progress_says_what_is_missing_until_it_serves(world: World) -> None:
@@ -166,6 +170,7 @@ async def test_a_backend_whose_port_somebody_else_answers_is_not_loaded(world: W
     port = first.launch.port
     second = await world.backends.spawn(
         model=ModelName("y"),
+        spec=SPEC,
         instance=instance(),
         gpus=(),
         launch=world.launch(argv=SLEEP, name="y", port=port),
@@ -179,3 +184,26 @@ async def test_a_backend_whose_port_somebody_else_answers_is_not_loaded(world: W
     )
     await world.stop(first)
     await world.stop(second)
+
+
+async def test_no_value_of_a_secret_stands_in_a_record(world: World) -> None:
+    """Neither of what a manifest refers to, nor of a variable that is named as a secret."""
+    secrets = {"OTHER": "value-of-a-reference", "A_TOKEN": "value-of-a-token"}
+    made = world.launch(argv=("sh", "-c", "sleep 3600 # $0", *secrets.values()))
+    view = await world.backends.spawn(
+        model=ModelName("x"),
+        spec=replace(SPEC, env={"OTHER": SecretRef(from_env="SOURCE")}),
+        instance=instance(),
+        gpus=(),
+        launch=replace(made, env={**made.env, **secrets}),
+    )
+    world.sessions.add(view.pid)
+    (path,) = world.records()
+
+    text = path.read_text()
+
+    assert not any(value in text for value in secrets.values())
+    record = json.loads(text)
+    assert record["spec"]["env"] == {"OTHER": {"from_env": "SOURCE", "from_file": None}}
+    assert record["argv"][-2:] == ["***", "***"]
+    await world.stop(view)

@@ -12,7 +12,7 @@ from pathlib import Path
 from reconciler.apply.backends import BackendExited, Backends, BackendView
 from reconciler.backend.launch import Launch, Probe
 from reconciler.observe.processes import Process, environment_value, read_processes
-from reconciler.plan.desired import ModelType
+from reconciler.plan.desired import ModelSpec, ModelType
 from reconciler.plan.ids import FilesDigest, Instance, ModelName, SpecHash
 
 MARK = "XGEN_TEST_MARK"
@@ -22,7 +22,10 @@ KEY = "key-of-the-backend"
 PORTS = range(20_000 + os.getpid() % 100 * 100, 20_000 + os.getpid() % 100 * 100 + 100)
 
 
-def instance(spec: str = "v1:spec") -> Instance:
+SPEC = ModelSpec(source="gguf/org_model")
+
+
+def instance(spec: str = "1:spec") -> Instance:
     return Instance(spec_hash=SpecHash(spec), files_digest=FilesDigest("digest"))
 
 
@@ -101,6 +104,7 @@ class World:
     ) -> BackendView:
         view = await self.backends.spawn(
             model=ModelName(name),
+            spec=SPEC,
             instance=instance(),
             gpus=(),
             launch=self.launch(*flags, argv=argv, name=name),

@@ -358,7 +358,7 @@ def test_an_agent_that_was_killed_is_told_from_one_that_is_busy(running: Agent) 
     assert f"an agent that is gone left chat (pid {backend})" in doctor
     running.start()
     running.wait_up()
-    running.wait_model("chat", lambda now: now["state"] == "loaded" and now["pid"] != backend)
+    assert running.wait_state("chat", "loaded")["pid"] == backend
 
 
 def test_what_is_no_agent_is_told_from_one(untouched: Agent) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.agent import Agent, Entry, is_alive
+from tests.e2e.agent import Agent, is_alive
 from tests.e2e.conftest import MakeAgent
 from tests.e2e.manifests import manifest, model
 
@@ -98,38 +98,6 @@ def test_a_load_that_never_ends_is_given_up_at_its_limit(agent: Agent) -> None:
     assert failed["restarts"] == 0
 
 
-def test_what_a_killed_agent_left_is_stopped_before_anything_starts(agent: Agent) -> None:
-    """Scenarios 6 and 13: llama-swap#159, #138, nomad#5593, #6980; no stranger is touched."""
-    agent.write(manifest(model("a"), model("b")))
-    agent.start()
-    agent.wait_up()
-    old = {name: agent.wait_state(name, "loaded")["pid"] for name in ("a", "b")}
-    nonce = _environment(old["a"])["XGEN_NONCE"]
-    stranger = subprocess.Popen(
-        [sys.executable, "-c", "import time; time.sleep(300)"],
-        env={**os.environ, "XGEN_NONCE": nonce},
-        start_new_session=True,
-    )
-    try:
-        assert agent.process is not None
-        agent.process.kill()
-        agent.process.wait(10)
-        assert all(is_alive(pid) for pid in old.values())
-        agent.start()
-        agent.wait_up()
-
-        def replaced(entry: Entry) -> bool:
-            return bool(entry["state"] == "loaded" and entry["pid"] != old[entry["name"]])
-
-        agent.wait_model("a", replaced)
-        agent.wait_model("b", replaced)
-        assert not any(is_alive(pid) for pid in old.values())
-        assert stranger.poll() is None
-    finally:
-        stranger.kill()
-        stranger.wait(10)
-
-
 def test_an_agent_that_ends_takes_what_an_earlier_one_left_with_it(agent: Agent) -> None:
     """R10, also where nothing was to be done yet: here the node is suspended."""
     agent.write(manifest(model("a")))
@@ -179,8 +147,3 @@ def test_exit_code_0_is_no_proof_of_health(agent: Agent, during: str) -> None:
         agent.post("/v1/chat/completions", {"model": "a", "messages": []})
     failed = agent.wait_state("a", "error")
     assert "code 0" in failed["reason"]
-
-
-def _environment(pid: int) -> dict[str, str]:
-    raw = Path(f"/proc/{pid}/environ").read_bytes().decode()
-    return dict(entry.split("=", 1) for entry in raw.split("\0") if "=" in entry)

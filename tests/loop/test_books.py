@@ -9,6 +9,7 @@ from reconciler.backend.launch import Launch, Probe
 from reconciler.loop.books import Books
 from reconciler.plan.desired import ModelType
 from reconciler.plan.ids import FilesDigest, Instance, ModelName, Nonce, SpecHash
+from reconciler.plan.observed import Adoption
 
 M = ModelName("m")
 WANTED = Instance(spec_hash=SpecHash("1:new"), files_digest=FilesDigest("d"))
@@ -265,3 +266,27 @@ def test_room_is_no_cure_for_what_does_not_load() -> None:
     made.book_exit(exited("load"))
     assert not made.hurry_fetches()
     assert made.failure(M) is not None
+
+
+def test_to_adopt_is_no_restart_and_what_follows_it_is_one() -> None:
+    kept = books()
+    for nonce in ("n1", "n2"):  # two: an agent died in the middle of a change
+        kept.see(replace(view(nonce), adopted=Adoption(at=0.0, was_loaded=True)))
+    assert kept.restarts(M) == 0
+
+    kept.book_exit(exited("run"))
+    kept.see(view("n3"))
+
+    assert kept.restarts(M) == 1
+    assert kept.restart_causes(M) == (("crashed", 1),)
+
+
+def test_what_an_earlier_agent_had_loaded_is_never_blocked_by_its_exits() -> None:
+    kept = books()
+    for number in range(4):
+        kept.see(replace(view(f"n{number}"), adopted=Adoption(at=0.0, was_loaded=True)))
+        kept.book_exit(exited("load", f"n{number}"))
+
+    failure = kept.failure(M)
+    assert failure is not None
+    assert (failure.count, failure.permanent) == (4, False)

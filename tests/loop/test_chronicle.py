@@ -1,12 +1,14 @@
 """Events tell what is new, and nothing again at every tick."""
 
 import asyncio
+from dataclasses import replace
 
 from reconciler.events import Event, EventKind, Journal, Level
 from reconciler.loop.chronicle import Chronicle
 from reconciler.loop.pace import PIECE
 from reconciler.plan.actions import Outlook, Target
 from reconciler.plan.ids import ModelName, NodeName, SpecHash
+from reconciler.plan.observed import Adoption
 from reconciler.plan.phase import State
 from tests.loop.test_books import exited, view
 
@@ -52,6 +54,20 @@ async def test_progress_is_not_told() -> None:
     for percent in range(5):
         await told.plan(State.CACHING, f"fetches x: {percent} %")
     assert len(told.events) == 1
+
+
+async def test_an_adopted_backend_is_not_told_as_started() -> None:
+    told = Told()
+    adopted = replace(
+        view(), started_at=-600.0, adopted=Adoption(at=5.0, was_loaded=True), loaded_at=5.5
+    )
+    for _ in range(2):
+        told.chronicle.backends([adopted])
+    assert told.kinds == [EventKind.BACKEND_ADOPTED, EventKind.BACKEND_LOADED]
+    first, loaded = told.events
+    assert (first.data["uptime_seconds"], first.data["was_loaded"]) == (605.0, True)
+    assert loaded.reason == "gave its first real answer 0.5 s after this agent found it"
+    assert "load_seconds" not in loaded.data
 
 
 async def test_trouble_is_a_warning() -> None:

@@ -14,7 +14,7 @@ from reconciler.cache.model_cache import ModelCache
 from reconciler.hub.directory import DirectoryStore
 from reconciler.loop.observation import Seen
 from reconciler.loop.removed_files import RemovedFiles
-from reconciler.plan.observed import FilesCached
+from reconciler.plan.observed import Adoption, FilesCached
 from tests.cache.caches import BIG, opened
 from tests.cache.specs import put, spec
 from tests.loop.test_books import WANTED, M, view
@@ -27,11 +27,18 @@ class World:
 
     def __init__(self, cache: ModelCache, files: FilesCached, reader: int) -> None:
         self.path = Path(files.path)
+        self._cache = cache
         self._removed = RemovedFiles(cache)
         instance = replace(WANTED, files_digest=files.digest)
         views = (view("reads", instance, loaded=True), view("let-go", instance, loaded=True))
         self._seen = Seen(views={M: views}, in_flight={}, leftovers=())
         self._families = {views[0].nonce: (reader,), views[1].nonce: (os.getpid(),)}
+
+    def next_agent(self) -> None:
+        self._removed = RemovedFiles(self._cache)
+        adoption = Adoption(at=0.0, was_loaded=True)
+        views = tuple(replace(each, adopted=adoption) for each in self._seen.views[M])
+        self._seen = replace(self._seen, views={M: views})
 
     def look(self) -> Seen:
         return self._removed.look(self._seen, self._families)
@@ -67,6 +74,16 @@ def test_who_has_the_old_file_open_is_told_of_from_then_on(world: World) -> None
 
     assert gone.reads_removed == mended.reads_removed == later.reads_removed == {"reads"}
     assert [each.nonce for each in later.sound[M]] == ["let-go"]
+
+
+def test_what_went_while_no_agent_was_there_is_found_at_the_first_look(world: World) -> None:
+    world.next_agent()
+    assert world.look().reads_removed == frozenset()
+
+    world.replace_file()
+    world.next_agent()
+
+    assert world.look().reads_removed == world.look().reads_removed == {"reads"}
 
 
 def test_a_file_that_only_has_another_name_now_is_the_same(world: World) -> None:

@@ -18,7 +18,7 @@ from reconciler.observe.readiness import question
 from reconciler.plan.desired import Timeouts
 from reconciler.plan.ids import ModelName
 from reconciler.proxy.inflight import Traffic
-from tests.apply.world import KEY, World, instance
+from tests.apply.world import KEY, SPEC, World, instance
 
 MODEL = ModelName("x")
 
@@ -45,7 +45,11 @@ class Node:
         """A backend that answers with five tokens, its first question answered."""
         launch = self.world.launch("--chunks", "5", *flags)
         view = await self.world.backends.spawn(
-            model=MODEL, instance=instance(), gpus=(), launch=replace(launch, counters=COUNTERS)
+            model=MODEL,
+            spec=SPEC,
+            instance=instance(),
+            gpus=(),
+            launch=replace(launch, counters=COUNTERS),
         )
         self.world.sessions.add(view.pid)
         loaded = self.world.view
@@ -97,6 +101,28 @@ async def test_tokens_are_those_that_the_engine_counted(node: Node) -> None:
     await node.tokens.look()
     await node.tokens.look()
     assert node.counted == (3, 15)
+    await node.stop(view)
+
+
+async def test_what_was_counted_before_this_agent_came_is_not_counted_again(node: Node) -> None:
+    view = await node.load()
+    await node.ask(view)
+    world = node.world
+    world.plays_init = True
+    await world.backends.close()
+    world.backends = world.make_backends()
+    await world.backends.open()
+    await world.until(lambda: world.view(view).loaded_at is not None, "it answers")
+    tokens = TokenCount(
+        live=world.backends.live, traffic=node.traffic, pages=node.pages, metrics=node.metrics
+    )
+
+    await tokens.look()
+    assert node.counted == (0, 0)
+    await node.ask(view)
+    await tokens.look()
+
+    assert node.counted == (1, 5)
     await node.stop(view)
 
 

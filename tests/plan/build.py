@@ -30,6 +30,7 @@ from reconciler.plan.ids import (
 )
 from reconciler.plan.memory import HOST, Need, Pool, Room, User
 from reconciler.plan.observed import (
+    Adoption,
     EffectKind,
     Failure,
     FilesCached,
@@ -89,7 +90,7 @@ def desired(data: Data | None, *, suspend: bool = False) -> Desired | None:
 
 def process(data: Data) -> ObservedProcess:
     """`loaded` is the moment at which it was; absent: it still loads. `hung` says why, and `since`
-    when it worked last."""
+    when it worked last. `adopted` is when; `was_loaded`: by then."""
     return ObservedProcess(
         nonce=Nonce(f"nonce-{data['pid']}"),
         pid=data["pid"],
@@ -105,6 +106,9 @@ def process(data: Data) -> ObservedProcess:
         hung=Hang(reason=data["hung"], since=data["since"]) if "hung" in data else None,
         reads_removed_files=data.get("reads_removed_files", False),
         held={pool: size * MIB for pool, size in _by_pool(data.get("held")).items()},
+        adopted=Adoption(at=data["adopted"], was_loaded=data.get("was_loaded", False))
+        if "adopted" in data
+        else None,
     )
 
 
@@ -208,6 +212,7 @@ def observed(
                 model=ModelName(each["model"]),
                 pid=each["pid"],
                 gpus=gpus(each),
+                why=each.get("why", ""),
                 stopping=each.get("stopping", False),
             )
             for each in leftovers

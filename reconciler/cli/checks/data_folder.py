@@ -99,7 +99,7 @@ def _left_behind(folder: Path) -> Finding | None:
         return warn(
             "left behind",
             f"an agent that is gone left {listed}",
-            "start the agent: it ends them before it starts its own",
+            "start the agent: it goes on with those that the manifest still wants",
         )
     return skip("left behind", "nothing of an earlier agent runs") if records else None
 

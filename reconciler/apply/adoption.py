@@ -1,0 +1,114 @@
+"""What a record keeps of a start, and what the next agent takes a backend over by (R9)."""
+
+import hashlib
+from pathlib import Path
+
+import msgspec
+
+from reconciler.apply.held import BackendView
+from reconciler.apply.kept_spec import decode_spec
+from reconciler.apply.kin import Kin
+from reconciler.apply.records import NOTHING, SpawnRecord
+from reconciler.backend.inventory import Build
+from reconciler.backend.launch import Counters, Launch, Probe
+from reconciler.masking import MASK
+from reconciler.observe.processes import age_seconds
+from reconciler.plan.checks import Check
+from reconciler.plan.ids import Instance
+from reconciler.plan.observed import Adoption
+from reconciler.plan.spec_hash import VERSION, spec_hash
+
+_HEX_DIGITS = 16
+
+
+class _Kept(msgspec.Struct, frozen=True, kw_only=True):
+    """A `Launch`, but for what stands in the record itself, and for its variables: some are secret,
+    and none is needed again."""
+
+    probe: Probe
+    counters: Counters
+    warnings: tuple[str, ...] = ()
+    checks: tuple[Check, ...] = ()
+    gpu_share: float | None = None
+    build: Build | None = None
+
+
+def keep(launch: Launch) -> msgspec.Raw:
+    """Without the flags that the build takes: hundreds, for the next start only."""
+    kept = msgspec.to_builtins(
+        _Kept(
+            probe=launch.probe,
+            counters=launch.counters,
+            warnings=launch.warnings,
+            checks=launch.checks,
+            gpu_share=launch.gpu_share,
+            build=launch.build,
+        )
+    )
+    if launch.build is not None:
+        del kept["build"]["flags"]
+    return msgspec.Raw(msgspec.json.encode(kept))
+
+
+def launch_hash(launch: Launch) -> str:
+    """Of the command, but for its port and its key, and of the variables' names."""
+    argv = [argument.replace(str(launch.port), MASK) for argument in launch.argv]
+    if launch.api_key:
+        argv = [argument.replace(launch.api_key, MASK) for argument in argv]
+    told = msgspec.json.encode([launch.backend, argv, sorted(launch.env)])
+    return hashlib.sha256(told).hexdigest()[:_HEX_DIGITS]
+
+
+def adopt(kin: Kin, now: float) -> BackendView | str:
+    """The view by which an agent goes on with what an earlier one has started, not asked yet; or
+    why it cannot, as a clause. Its launch has no variables, and its `argv` is for showing only.
+
+    `now`: on the agent's clock. Reads /proc for the age of the process.
+    """
+    record = kin.record
+    process = next((each for each in kin.alive if each.pid == record.pid), None)
+    if kin.leader is None or process is None:
+        return "its first process is gone"
+    if record.launch == NOTHING:
+        return "its record, of an older release, does not say how it is asked"
+    try:
+        kept = msgspec.json.decode(record.launch, type=_Kept)
+    except msgspec.MsgspecError as exc:
+        return f"its record does not say how it is asked: {exc}"
+    try:
+        instance = _instance(record)
+    except msgspec.MsgspecError as exc:
+        return f"its spec was hashed by another release, and its record does not hold it: {exc}"
+    return BackendView(
+        model=record.model,
+        nonce=record.nonce,
+        pid=process.pid,
+        instance=instance,
+        launch=Launch(
+            backend=record.backend,
+            argv=record.argv,
+            env={},
+            host=record.host,
+            port=record.port,
+            api_key=record.api_key,
+            probe=kept.probe,
+            counters=kept.counters,
+            warnings=kept.warnings,
+            checks=kept.checks,
+            gpu_share=kept.gpu_share,
+            build=kept.build,
+        ),
+        gpus=record.gpus,
+        started_at=now - age_seconds(process),
+        loaded_at=None,
+        log_path=Path(record.log),
+        stopping=False,
+        adopted=Adoption(at=now, was_loaded=record.loaded),
+    )
+
+
+def _instance(record: SpawnRecord) -> Instance:
+    """As this release hashes it, so that an upgrade restarts nothing (R4)."""
+    if record.spec_hash.startswith(f"{VERSION}:"):
+        return record.instance
+    return Instance(spec_hash=spec_hash(decode_spec(record.spec)), files_digest=record.files_digest)
