@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from reconciler.cli.client import Json, known_agent
-from reconciler.cli.gpus_view import Found, render
+from reconciler.cli.client import Agent, Json, known_agent
+from reconciler.cli.gpus_view import Found, Who, render
 from reconciler.cli.options import DataDir, GpuModeOrAgents, ServerOption, data_dir
 from reconciler.cli.output import Output, OutputOption, console, print_json, remark, show
 from reconciler.errors import XgenError
@@ -17,6 +17,7 @@ from reconciler.plan.gpu_mode import GpuMode
 from reconciler.plan.gpu_order import inventory
 from reconciler.plan.gpus import Gpu, pci_address
 
+_NOT_KNOWN = "which models hold GPUs is not known"
 Holders = Mapping[str, Sequence[str]]
 """Of each model that holds GPUs, their ids."""
 
@@ -32,7 +33,8 @@ def gpus(
     It asks the machine itself, with the masks of its own environment; the agent of this node, where
     one answers, says which models hold which GPU.
     """
-    view = _view(server, data_dir(data))
+    agent = _agent(server, data_dir(data))
+    view = _view(agent)
     holders = _holders(view)
     mode = gpu_mode or GpuMode(view.get("gpu", {}).get("mode", GpuMode.NODE))
     answers = survey()
@@ -45,7 +47,7 @@ def gpus(
         notes=united.notes,
         cards=tuple(unclaimed_cards(united.devices)),
         held_by={gpu.identity: _held_by(gpu, holders) for gpu in united.devices},
-        names=_names(united.devices),
+        processes=_processes(united.devices, _leaders(agent, view)),
     )
     if output is Output.JSON:
         print_json(_as_json(found))
@@ -58,13 +60,20 @@ def gpus(
             remark(f"{model} holds {gone}, which is not here")
 
 
-def _view(server: str | None, folder: Path) -> Json:
+def _agent(server: str | None, folder: Path) -> Agent | None:
+    try:
+        return known_agent(server, folder)
+    except XgenError as exc:
+        remark(f"{_NOT_KNOWN}: {exc}")
+        return None
+
+
+def _view(agent: Agent | None) -> Json:
     """What the agent says of this node; empty where none does."""
     try:
-        agent = known_agent(server, folder)
         return agent.get("/api/cluster/_self") if agent is not None else {}
     except XgenError as exc:
-        remark(f"which models hold GPUs is not known: {exc}")
+        remark(f"{_NOT_KNOWN}: {exc}")
         return {}
 
 
@@ -85,13 +94,35 @@ def _held_by(gpu: Gpu, holders: Holders) -> list[str]:
     ]
 
 
-def _names(devices: Sequence[Gpu]) -> dict[int, str]:
-    """Of the processes on GPUs. Drivers tell the machine's own pids: elsewhere they are others'."""
+def _leaders(agent: Agent | None, view: Json) -> Mapping[int, str]:
+    """The models by the pids of their first processes, where these are this machine's: its data
+    folder names the agent."""
+    if agent is None or agent.folder is None:
+        return {}
+    return {model["pid"]: model["name"] for model in view.get("models", []) if model.get("pid")}
+
+
+def _processes(devices: Sequence[Gpu], leaders: Mapping[int, str]) -> dict[int, Who]:
+    """Those on GPUs. Drivers tell the machine's own pids: elsewhere they are others'."""
     if pid_namespace() != HOST_PID_NAMESPACE:
         return {}
     pids = {process.pid for device in devices for process in device.processes or ()}
     found = {pid: read_process(pid) for pid in pids}
-    return {pid: process.name for pid, process in found.items() if process is not None}
+    return {
+        pid: Who(name=process.name, model=leaders.get(process.session))
+        for pid, process in found.items()
+        if process is not None
+    }
+
+
+def _processes_as_json(gpu: Gpu, found: Found) -> list[dict[str, object]] | None:
+    if gpu.processes is None:
+        return None
+    nobody = Who(name=None)
+    return [
+        asdict(process) | asdict(found.processes.get(process.pid, nobody))
+        for process in gpu.processes
+    ]
 
 
 def _as_json(found: Found) -> dict[str, object]:
@@ -110,7 +141,12 @@ def _as_json(found: Found) -> dict[str, object]:
             for answer in found.answers
         ],
         "gpus": [
-            asdict(gpu) | {"class": gpu.gpu_class, "models": found.held_by[gpu.identity]}
+            asdict(gpu)
+            | {
+                "class": gpu.gpu_class,
+                "models": found.held_by[gpu.identity],
+                "processes": _processes_as_json(gpu, found),
+            }
             for gpu in found.gpus
         ],
         "notes": found.notes,

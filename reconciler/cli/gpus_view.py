@@ -31,9 +31,18 @@ _QUIET = (Cause.ABSENT, Cause.NO_DEVICE, Cause.NO_DRIVER, Cause.NOT_ASKED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Who:
+    """A process on a GPU. `name`: its program's; None: not known. `model`: whose it is; None:
+    nobody's of this node's agent, or not known."""
+
+    name: str | None
+    model: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
     """`mode`: whose GPUs count. `notes`: on masks. `cards`: on the bus, and nobody's device.
-    `held_by`: the models on a GPU. `names`: of processes, where their pids are ours."""
+    `held_by`: the models on a GPU. `processes`: by pid, where the pids are ours."""
 
     mode: GpuMode
     answers: Sequence[Answer]
@@ -41,7 +50,7 @@ class Found:
     notes: Sequence[str]
     cards: Sequence[Card]
     held_by: Mapping[GpuUuid, Sequence[str]]
-    names: Mapping[int, str]
+    processes: Mapping[int, Who]
 
 
 def render(found: Found, *, width: int) -> RenderableType:
@@ -85,7 +94,7 @@ def _gpu(gpu: Gpu, found: Found) -> list[Text]:
         Text(gpu.pci or "-"),
         Text(gpu.uuid or "-"),
         Text(models or "-"),
-        Text(_processes(gpu.processes, found.names)),
+        Text(_processes(gpu.processes, found.processes)),
     ]
 
 
@@ -96,14 +105,15 @@ def _memory(gpu: Gpu) -> str:
     return f"{used} of {human(gpu.memory_total_bytes)}"
 
 
-def _processes(processes: Sequence[GpuProcess] | None, names: Mapping[int, str]) -> str:
+def _processes(processes: Sequence[GpuProcess] | None, known: Mapping[int, Who]) -> str:
     if processes is None:
         return "not told"
     said = []
     for process in processes:
-        name = names.get(process.pid)
+        who = known.get(process.pid)
         memory = process.memory_bytes
-        more = [name] if name else []
+        more = [who.name] if who and who.name else []
+        more += [f"of {who.model}"] if who and who.model else []
         more += [] if memory is None else [human(memory)]
         said.append(f"{process.pid} ({', '.join(more)})" if more else str(process.pid))
     return ", ".join(said) or "-"

@@ -79,7 +79,8 @@ def test_the_devices_of_both_vendors_stand_in_pci_order_with_the_models_on_them(
         (1, "0000:17:00.0", "nvidia", []),
         (2, "0000:c5:00.0", "amd-rdna", ["small"]),
     ]
-    assert said["gpus"][0]["processes"] == [{"pid": os.getpid(), "memory_bytes": GIB}]
+    (process,) = said["gpus"][0]["processes"]
+    assert (process["pid"], process["memory_bytes"]) == (os.getpid(), GIB)
     assert said["gpus"][2]["memory_total_bytes"] == 64 * GIB
     assert [step["step"] for step in said["chain"]] == ["amdsmi", "sysfs", "nvml", "torch", "cpu"]
     assert "GPU is lost" in said["chain"][2]["notes"][0]

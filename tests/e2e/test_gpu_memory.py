@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from reconciler.observe.processes import HOST_PID_NAMESPACE, pid_namespace
 from tests.cli.command import xgen_model
 from tests.e2e.agent import Agent, llama_server_stand_in
 from tests.e2e.conftest import MakeAgent
@@ -141,6 +142,12 @@ def test_two_that_do_not_fit_together_are_not_both_started(
     agent.wait_up()
     pid = agent.wait_state("a", "loaded")["pid"]
     machine.holds(66, a=(pid, 65))
+    told = xgen_model(
+        "gpus", "--data-dir", agent.data, "--output", "json", env=agent.environment
+    ).stdout
+    (process,) = json.loads(told)["gpus"][0]["processes"]
+    seen = pid_namespace() == HOST_PID_NAMESPACE
+    assert process["model"] == ("a" if seen else None)
 
     agent.write(manifest(large("a", 64, **share), large("b", 32, **share)))
 
