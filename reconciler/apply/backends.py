@@ -20,7 +20,7 @@ from reconciler.apply.held import BackendView, Held
 from reconciler.apply.kin import Kin
 from reconciler.apply.leader import ExitStatus, Leader
 from reconciler.apply.leftovers import Ended, Findings, find_leftovers
-from reconciler.apply.loading import until_ready
+from reconciler.apply.loading import run_checks, until_ready
 from reconciler.apply.logs import log_path, rotate, tail
 from reconciler.apply.ports import Ports
 from reconciler.apply.reaper import become_subreaper
@@ -28,6 +28,7 @@ from reconciler.apply.records import Records
 from reconciler.apply.spawn import Order, Started, start
 from reconciler.backend.launch import Launch
 from reconciler.errors import Bug, Transient
+from reconciler.observe.checks import Failed
 from reconciler.observe.engine_pages import EnginePages
 from reconciler.observe.processes import read_processes
 from reconciler.observe.progress import Progress, read_progress
@@ -228,15 +229,18 @@ class Backends:
         return view
 
     def _ask(self, held: Held, view: BackendView, session: aiohttp.ClientSession) -> None:
-        """Until it serves; then, of one that has served others, what it has counted by now."""
+        """Until it serves, and has passed its checks, unless it has served already; then, of one
+        that has served others, what it has counted by now."""
+        seconds = held.kin.record.first_answer_seconds
 
-        async def ready() -> Progress | None:
-            await until_ready(
-                session,
-                view.launch,
-                first_answer_seconds=held.kin.record.first_answer_seconds,
-                report=held.note,
-            )
+        async def ready() -> Progress | Failed | None:
+            await until_ready(session, view.launch, first_answer_seconds=seconds, report=held.note)
+            if not view.was_loaded:
+                failed = await run_checks(
+                    session, view.launch, first_answer_seconds=seconds, report=held.note
+                )
+                if failed is not None:
+                    return failed
             if view.adopted is None:
                 return None
             counted = await read_progress(self._pages, view.launch)

@@ -12,6 +12,7 @@ from reconciler.apply.kin import Kin
 from reconciler.apply.ladder import bring_down
 from reconciler.backend.launch import Launch
 from reconciler.errors import Transient
+from reconciler.observe.checks import Failed
 from reconciler.observe.progress import Progress
 from reconciler.plan.ids import GpuUuid, Instance, ModelName, Nonce
 from reconciler.plan.observed import Adoption, Leftover
@@ -29,6 +30,7 @@ class BackendView:
     `stopping`: its end is under way, asked for or not; nothing may be routed to it. `progress`:
     what it still lacks to be loaded, or what holds up its end; empty while it serves. `adopted`:
     None: started by this agent. `counted`: by its engine, before this agent; None: not known.
+    `failed_check`: why it may not serve; None: it has passed its checks, or not yet had them.
     """
 
     model: ModelName
@@ -44,6 +46,7 @@ class BackendView:
     progress: str = ""
     adopted: Adoption | None = None
     counted: Progress | None = None
+    failed_check: str | None = None
 
     @property
     def was_loaded(self) -> bool:
@@ -100,10 +103,11 @@ class Held:
 
     def load(
         self,
-        until_ready: Callable[[], Awaitable[Progress | None]],
+        until_ready: Callable[[], Awaitable[Progress | Failed | None]],
         clock: Callable[[], float],
     ) -> None:
-        """Wait, in a task, until it serves, and note when, and what it had counted by then."""
+        """Wait, in a task, until it serves, and note when, and what it had counted by then; or that
+        it failed a check."""
 
         async def wait() -> None:
             try:
@@ -111,6 +115,9 @@ class Held:
             except Exception as exc:  # noqa: BLE001  the boundary of the task: it must not end unsaid
                 _log.exception("asking a backend failed", model=self.kin.record.model)
                 self.note(f"cannot be asked whether it serves: {exc!r}")
+                return
+            if isinstance(counted, Failed):
+                self._change(progress="", failed_check=counted.reason)
             else:
                 # Now that it is made: a kill of all processes at once leaves nobody to ask.
                 await asyncio.to_thread(self.kin.note_shared_memory)
@@ -180,10 +187,21 @@ class Held:
             self._urgent.set()
 
     def _change(
-        self, *, loaded_at: float | None = None, progress: str, counted: Progress | None = None
+        self,
+        *,
+        progress: str,
+        loaded_at: float | None = None,
+        counted: Progress | None = None,
+        failed_check: str | None = None,
     ) -> None:
         if self.view is not None and not self.view.stopping:
-            self.view = replace(self.view, loaded_at=loaded_at, progress=progress, counted=counted)
+            self.view = replace(
+                self.view,
+                progress=progress,
+                loaded_at=loaded_at,
+                counted=counted,
+                failed_check=failed_check,
+            )
             self._changed()
 
     def _succeeded(self) -> bool:

@@ -1,4 +1,4 @@
-"""Waiting until a backend serves."""
+"""Waiting until a backend serves, and passes its checks."""
 
 import asyncio
 from collections.abc import Callable
@@ -6,6 +6,7 @@ from collections.abc import Callable
 import aiohttp
 
 from reconciler.backend.launch import Launch
+from reconciler.observe.checks import Failed, Unanswered, run_check
 from reconciler.observe.readiness import NotYet, probe
 
 _FIRST_PAUSE_SECONDS = 0.05
@@ -33,3 +34,32 @@ async def until_ready(
             report(said)
         await asyncio.sleep(pause)
         pause = min(pause * 1.5, _LAST_PAUSE_SECONDS)
+
+
+async def run_checks(
+    session: aiohttp.ClientSession,
+    launch: Launch,
+    *,
+    first_answer_seconds: float,
+    report: Callable[[str], None],
+) -> Failed | None:
+    """One after the other, up to the first that fails. Each has `first_answer_seconds`; one that
+    gets no answer, of a process that has died, say, is asked again."""
+    for number, check in enumerate(launch.checks, 1):
+        name = f"check {number} of {len(launch.checks)}"
+        report(f"runs {name}")
+        while isinstance(
+            outcome := await run_check(
+                session,
+                launch,
+                check,
+                served_name=launch.probe.served_name,
+                seconds=first_answer_seconds,
+            ),
+            Unanswered,
+        ):
+            report(f"runs {name}: {outcome.reason}")
+            await asyncio.sleep(_LAST_PAUSE_SECONDS)
+        if outcome is not None:
+            return Failed(reason=f"{name} failed: {outcome.reason}")
+    return None

@@ -303,6 +303,7 @@ def seen_of(
                 hung=seen.hung.get(view.nonce),
                 reads_removed_files=view.nonce in seen.reads_removed,
                 held=judged.held.get(view.nonce, {}),
+                failed_check=view.failed_check,
                 adopted=view.adopted,
             )
             for view in seen.views.get(name, ())

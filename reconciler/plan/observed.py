@@ -43,6 +43,7 @@ class ObservedProcess:
     this agent has started it.
     `reads_removed_files`: it has files open, or mapped, that have gone from the cache since.
     `held`: bytes of each memory that come back when it ends; none where nobody has asked.
+    `failed_check`: which, and how; None: none has failed.
     """
 
     nonce: Nonce
@@ -56,6 +57,7 @@ class ObservedProcess:
     hung: Hang | None = None
     reads_removed_files: bool = False
     held: Mapping[Pool, int] = field(default_factory=dict)
+    failed_check: str | None = None
     adopted: Adoption | None = None
 
     @property

@@ -147,6 +147,8 @@ def _while_loading(case: Case, wanted: DesiredModel, process: ObservedProcess, n
     One that is obsolete goes on until its successor could start, for it may serve before the new
     files are here (R5); then it ends at once, for nobody uses it yet.
     """
+    if process.failed_check is not None:
+        return _fail(case, process, process.failed_check, now)
     is_wanted = case.runs_as_wanted
     deadline = process.awaited_since + wanted.timeouts.ready
     if now < deadline:

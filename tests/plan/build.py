@@ -105,6 +105,7 @@ def process(data: Data) -> ObservedProcess:
         misplaced=data.get("misplaced"),
         hung=Hang(reason=data["hung"], since=data["since"]) if "hung" in data else None,
         reads_removed_files=data.get("reads_removed_files", False),
+        failed_check=data.get("failed_check"),
         held={pool: size * MIB for pool, size in _by_pool(data.get("held")).items()},
         adopted=Adoption(at=data["adopted"], was_loaded=data.get("was_loaded", False))
         if "adopted" in data
