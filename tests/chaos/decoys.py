@@ -75,6 +75,7 @@ class Decoys:
                 "pid": process.pid, "session": process.pid, "start_ticks": ticks,
             },
             "a living stranger's pid": {"pid": process.pid, "session": process.pid},
+            "a living backend, under another nonce": {},
             "no process": {"pid": None, "session": None, "start_ticks": None},
             "another boot": {"boot_id": "00000000-0000-0000-0000-000000000000"},
         }  # fmt: skip

@@ -12,6 +12,7 @@ from reconciler import log
 from reconciler.cli.agent_process import run_until_signalled
 from reconciler.cli.options import hub_settings, listen_address, port_range
 from reconciler.manifest.policy import Permissions
+from reconciler.plan.ending import OnExit
 from reconciler.plan.ids import NodeName
 from reconciler.settings import Settings
 from tests.chaos.clock import JumpingClock
@@ -19,7 +20,16 @@ from tests.chaos.clock import JumpingClock
 
 def main(clock: str, *words: str) -> int:
     parser = argparse.ArgumentParser(allow_abbrev=False)
-    for flag in ("manifest", "hub", "node", "listen", "ports", "llama-server", "log-format"):
+    for flag in (
+        "manifest",
+        "hub",
+        "node",
+        "listen",
+        "ports",
+        "llama-server",
+        "log-format",
+        "on-exit",
+    ):
         parser.add_argument(f"--{flag}", required=True)
     parser.add_argument("--data-dir", type=Path, required=True)
     parser.add_argument("--poll-interval", type=float, required=True)
@@ -38,6 +48,7 @@ def main(clock: str, *words: str) -> int:
         permissions=Permissions(variables=frozenset({"STAND_IN"})),
         poll_interval=given.poll_interval,
         ports=port_range(given.ports),
+        on_exit=OnExit(given.on_exit),
         environment=dict(os.environ),
     )
     return run_until_signalled(settings, clock=JumpingClock(Path(clock)))

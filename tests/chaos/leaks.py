@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from reconciler.apply.kin import nonce_of
 from reconciler.observe.processes import read_processes
 from tests.chaos.world import World
 from tests.ports import own_ports
 
 _LISTENS = "0A"
 _CONNECTED = "connected socket"
-_SHARED_MEMORY = Path("/dev/shm")
 _ESTABLISHED = "01"
 _SLACK = 4
 _KEPT_OPEN = 24
@@ -71,26 +71,21 @@ def while_it_runs(world: World) -> list[str]:
     found = [f"record {name}" for name in _records(world) - nonces - _spoken_for(world)]
     found += [f"no record of {nonce}" for nonce in nonces - _records(world)]
     found += [f"zombie {each}" for each in _zombies(world.agent_pid)]
-    found += [f"helper {each}" for each in seen.others]
+    found += [f"helper {each}" for each in seen.others if not world.doubtful(each)]
     ports = {int(each.arguments[each.arguments.index("--port") + 1]) for each in seen.backends}
     found += [f"port {port} is held" for port in _listening() - ports - {own_ports()[3]}]
     return found + _partial_files(world)
 
 
-def after_its_end(world: World, shared_memory: set[str]) -> list[str]:
+def after_its_end(world: World) -> list[str]:
     seen = world.census()
-    found = [f"process {each}" for each in seen.everyone]
+    found = [f"process {each}" for each in seen.everyone if not world.doubtful(each)]
     found += [f"record {name}" for name in _records(world) - _spoken_for(world)]
     found += [f"port {port} is held" for port in _listening() - {own_ports()[3]}]
-    found += [f"/dev/shm/{name}" for name in shared_memory_names() - shared_memory]
     found += [f"temporary file {path}" for path in sorted(world.agent.scratch.iterdir())]
     if (world.agent.data / "agent.json").exists():
         found.append("agent.json")
     return found + _partial_files(world)
-
-
-def shared_memory_names() -> set[str]:
-    return {entry.name for entry in _SHARED_MEMORY.iterdir()}
 
 
 def _records(world: World) -> set[str]:
@@ -98,9 +93,10 @@ def _records(world: World) -> set[str]:
 
 
 def _spoken_for(world: World) -> set[str]:
-    """Records that stay as long as the strangers do that they might speak of."""
+    """Records that stay as long as the processes do that they might speak of."""
     doctored = {name.removesuffix(".json") for name in world.decoys.doctored}
-    return doctored | world.decoys.nonces
+    doubtful = {each for each in world.census().others if world.doubtful(each)}
+    return doctored | world.decoys.nonces | {nonce_of(each.pid) or "" for each in doubtful}
 
 
 def _zombies(agent: int | None) -> list[str]:

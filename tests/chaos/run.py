@@ -67,6 +67,7 @@ _STEPS_BETWEEN_RESTS = 30
 _REST_SECONDS = 180.0
 """Until then all must have settled; a machine with other work takes its time."""
 _STILL_SECONDS = 1.0
+_TOLD_SECONDS = 20.0
 
 
 @dataclass
@@ -81,7 +82,7 @@ class Run:
     _began: float = field(default_factory=time.monotonic)
 
     def run(self) -> None:
-        world, shared_memory = self.world, leaks.shared_memory_names()
+        world = self.world
         edits.begin(world)
         self.say("start", world.start(Random(self.seed)))
         with Invariants(world) as invariants:
@@ -92,7 +93,7 @@ class Run:
                 if number % _STEPS_BETWEEN_RESTS == _STEPS_BETWEEN_RESTS - 1:
                     self.rest(invariants)
             self.rest(invariants)
-        self.end(shared_memory)
+        self.end()
         invariants.check()
 
     def step(self, number: int, rng: Random) -> None:
@@ -148,7 +149,8 @@ class Run:
 
     def wait_settled(self, invariants: Invariants) -> None:
         """Without a difference and a leak twice in a row."""
-        world, deadline = self.world, time.monotonic() + _REST_SECONDS
+        world, told = self.world, time.monotonic()
+        deadline = told + _REST_SECONDS
         still = False
         while True:
             left = differences(world) or leaks.while_it_runs(world)
@@ -156,6 +158,9 @@ class Run:
             if not left and still:
                 return
             still = not left
+            if time.monotonic() > told + _TOLD_SECONDS:
+                told = time.monotonic()
+                self.say("rest", f"waits: {'; '.join(left)}")
             assert time.monotonic() < deadline, "it does not settle:\n" + "\n".join(left)
             if left and world.jumps:
                 world.clock.jump_ahead(5.0)  # what waits for its next try
@@ -168,15 +173,15 @@ class Run:
                 answer = self.world.agent.post("/v1/chat/completions", body)
                 assert answer.status_code == 200, f"{name} is loaded, and answers {answer.text}"
 
-    def end(self, shared_memory: set[str]) -> None:
+    def end(self) -> None:
         """The agent that saw it all, compared with a fresh one, and its end."""
         world = self.world
         assert world.agent_pid is not None
         old = leaks.holdings(world.agent_pid)
         world.end(signal.SIGTERM)
-        found = leaks.after_its_end(world, shared_memory)
+        found = [] if world.leaves else leaks.after_its_end(world)
         assert not found, "left behind:\n" + "\n".join(found)
-        world.start(Random(self.seed))
+        world.start(Random(self.seed), leaves=False)
         world.wait_up()
         world.wait_taken_up()
         with Invariants(world) as invariants:
@@ -186,7 +191,7 @@ class Run:
         leaked = leaks.more_than(old, leaks.holdings(world.agent_pid))
         assert not leaked, "the agent leaks:\n" + "\n".join(leaked)
         world.end(signal.SIGTERM)
-        found = leaks.after_its_end(world, shared_memory) + world.decoys.harmed()
+        found = leaks.after_its_end(world) + world.decoys.harmed()
         assert not found, "left behind:\n" + "\n".join(found)
 
     def say(self, when: int | str, what: str | None) -> None:

@@ -21,13 +21,24 @@ def differences(world: World) -> list[str]:
     found += [
         f"{each} runs, and is not wanted" for each in seen.backends if each.model not in wishes
     ]
-    found += [f"orphan {process}" for process in seen.orphans()]
+    found += _orphans(world, seen, view)
     for name, wish in sorted(wishes.items()):
         if name not in entries:
             found.append(f"{name} is not listed")
         else:
             found += _of_one(wish, entries[name], seen)
     return found
+
+
+def _orphans(world: World, seen: Census, view: Entry) -> list[str]:
+    """None, but those that nobody can prove to be ours, which are told."""
+    conditions = view["conditions"]
+    told = " ".join(each["message"] for each in conditions if each["type"] == "ProcessesClear")
+    return [
+        f"orphan {process}"
+        for process in seen.orphans()
+        if not (world.doubtful(process) and f"process {process.pid} " in told)
+    ]
 
 
 def _of_one(wish: Wish, entry: Entry, seen: Census) -> list[str]:

@@ -13,7 +13,9 @@ from threading import Lock
 
 import httpx
 
+from reconciler.observe.processes import Process, ticks_since_boot
 from tests.chaos import census
+from tests.chaos.allowed import UNSEEN_SECONDS
 from tests.chaos.census import Backend, Census
 from tests.chaos.clock import ClockFile
 from tests.chaos.decoys import Decoys
@@ -32,8 +34,10 @@ _SLACK_SECONDS = 60.0
 @dataclass(kw_only=True)
 class World:
     """`frozen`: pids that were sent SIGSTOP. `jumps`: the agent that runs has the clock that jumps.
+    `leaves`: it leaves its backends at its end.
 
-    `touched`: models of which something changed since they were last looked at, and how often.
+    `touched`: how often something of a model was changed. `gaps`: from when to when no agent saw
+    what was born, in ticks after boot.
     """
 
     root: Path
@@ -46,6 +50,10 @@ class World:
     frozen: set[int] = field(default_factory=set)
     touched: dict[str, int] = field(default_factory=dict)
     jumps: bool = False
+    leaves: bool = False
+    gaps: list[tuple[int, int]] = field(default_factory=list)
+    _unwatched_since: int | None = None
+    _thawed_at: int = 0
     starting: Lock = field(default_factory=Lock)
 
     @property
@@ -76,18 +84,21 @@ class World:
         """What runs now may be started anew."""
         self.touch(*self.desired.wishes, *{each.model for each in self.census().backends})
 
-    def start(self, rng: Random) -> str:
+    def start(self, rng: Random, *, leaves: bool | None = None) -> str:
         """A new agent, which does not have to answer yet."""
         self.jumps = rng.random() < 0.7
+        self.leaves = rng.random() < 0.5 if leaves is None else leaves
         module = ["reconciler", "run"]
         if self.jumps:
             module = ["tests.chaos.jumping_agent", str(self.clock.path)]
         self.agent.module = module
         with self.starting:
-            self.agent.start()
-        return (
-            f"an agent is started as pid {self.agent_pid}, {'with a clock that jumps' * self.jumps}"
-        )
+            self.agent.start("--on-exit", "leave" if self.leaves else "stop")
+        self._watched_again()
+        told = [f"an agent is started as pid {self.agent_pid}"]
+        told += ["with a clock that jumps"] * self.jumps
+        told += ["which leaves its backends at its end"] * self.leaves
+        return ", ".join(told)
 
     def wait_up(self) -> None:
         self.agent.wait_up()
@@ -95,6 +106,8 @@ class World:
     def end(self, number: signal.Signals) -> None:
         """A signal to the agent, and its end."""
         assert self.agent.process is not None
+        if number is signal.SIGKILL or self.leaves:
+            self._unwatch()
         self.thaw(self.agent.process.pid)
         self.agent.process.send_signal(number)
         code = self.agent.process.wait(_SLACK_SECONDS)
@@ -131,12 +144,32 @@ class World:
         (line,) = re.findall(r'^xgen_reconcile_total\{[^}]*result="failed".*\} (\S+)$', page, re.M)
         return float(line)
 
+    def doubtful(self, process: Process) -> bool:
+        """Whether no agent could have seen whose it is, before it had lost its parent."""
+        return any(begin <= process.start_ticks <= end for begin, end in self.gaps)
+
+    def _unwatch(self) -> None:
+        """From the moment on whose looks may not have come to anything."""
+        begin = ticks_since_boot() - int(UNSEEN_SECONDS * os.sysconf("SC_CLK_TCK"))
+        stands_still = self.agent_pid in self.frozen or self._thawed_at > begin
+        if self._unwatched_since is None or not stands_still:
+            self._unwatched_since = begin
+
+    def _watched_again(self) -> None:
+        if self._unwatched_since is not None:
+            self.gaps.append((self._unwatched_since, ticks_since_boot()))
+            self._unwatched_since = None
+
     def freeze(self, pid: int) -> None:
+        if pid == self.agent_pid:
+            self._unwatch()
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGSTOP)
             self.frozen.add(pid)
 
     def thaw(self, *pids: int) -> None:
+        if self.agent_pid in self.frozen:
+            self._thawed_at = ticks_since_boot()
         for pid in pids or tuple(self.frozen):
             self.frozen.discard(pid)
             with contextlib.suppress(ProcessLookupError):
