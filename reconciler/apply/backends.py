@@ -26,6 +26,7 @@ from reconciler.apply.ports import Ports
 from reconciler.apply.reaper import become_subreaper
 from reconciler.apply.records import Records
 from reconciler.apply.spawn import Order, Started, start
+from reconciler.apply.within import within
 from reconciler.backend.launch import Launch
 from reconciler.errors import Bug, Transient
 from reconciler.observe.checks import Failed
@@ -79,6 +80,7 @@ class Backends:
         self._pages = EnginePages()
         self._clients = contextlib.AsyncExitStack()
         self._session: aiohttp.ClientSession | None = None
+        self._sweep_due = asyncio.Event()
         self._sweeping: asyncio.Task[None] | None = None
 
     @property
@@ -263,11 +265,16 @@ class Backends:
         )
 
     def _hold(self, kin: Kin, *, view: BackendView | None, why: str = "") -> Held:
-        held = Held(kin, view=view, why=why, ended=self._end, changed=self._wake)
+        held = Held(kin, view=view, why=why, ended=self._end, changed=self._changed)
         self._held[held.nonce] = held
         if kin.leader is not None:
             kin.leader.watch(lambda: self._leader_gone(held))
         return held
+
+    def _changed(self) -> None:
+        """A load is noted at once, for the agent after this one."""
+        self._sweep_due.set()
+        self._wake()
 
     def _leader_gone(self, held: Held) -> None:
         """Who outlives a leader of ours goes after it at once: its port is free again, but its
@@ -319,7 +326,8 @@ class Backends:
 
     async def _sweep_for_ever(self) -> None:
         for number in itertools.count(1):
-            await asyncio.sleep(SWEEP_SECONDS)
+            await within(SWEEP_SECONDS, self._sweep_due)
+            self._sweep_due.clear()
             try:
                 await self._sweep()
                 for nonce in tuple(self._unremoved):

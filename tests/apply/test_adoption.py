@@ -150,6 +150,14 @@ async def test_what_ended_while_no_agent_was_there_is_told_once(world: World) ->
     assert world.records() == []
 
 
+async def test_a_node_that_was_renamed_keeps_its_backends(world: World) -> None:
+    dead = await dead_agent(world)
+    dead.rewrite(node="as-it-was-called")
+
+    assert (await dead.adopted()).pid == dead.pid
+    await dead.stop()
+
+
 async def test_three_agents_one_after_the_other_have_the_same_backend(world: World) -> None:
     dead = await dead_agent(world, note=LOAD_NOTED)
 
