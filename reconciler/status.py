@@ -145,6 +145,7 @@ class Engine:
 class ModelStatus:
     """One model that is selected for this node, or still runs here.
 
+    `degraded`: why it runs its last good spec and not the manifest's; None: it does not.
     `endpoint` is set while requests may be routed to it; `pid` while a process lives.
     `reason`: one sentence. `last_lines`: the end of the backend's log after a failure.
     `progress`: of a fetch under way, or of a newer push's. `digest`: of the model's own files;
@@ -170,6 +171,7 @@ class ModelStatus:
     port: int | None = None
     restarts: int = 0
     target: TargetStatus | None = None
+    degraded: str | None = None
     endpoint: Endpoint | None = None
     max_in_flight: int | None = None
     """How many requests may be passed on at a time; None: any number."""
@@ -186,7 +188,7 @@ class Condition:
     """A fact about the node, in the manner of Kubernetes conditions. `since`: RFC 3339, UTC.
 
     Types: `SourceReady`, `ManifestValid`, `Reconciling`, `Suspended`, `Draining`, `HubReady`,
-    `ManifestKept`, `ProcessesClear`, `DevicesKnown`, `EnginesUsable`.
+    `ManifestKept`, `ProcessesClear`, `DevicesKnown`, `EnginesUsable`, `Degraded`, `HistoryKept`.
     `status` is "True", "False" or "Unknown"; `reason` is one CamelCase word.
     """
 

@@ -29,7 +29,7 @@ from reconciler.plan.actions import (
     StopLeftover,
 )
 from reconciler.plan.desired import DesiredModel, Timeouts
-from reconciler.plan.ids import GpuUuid, ModelName, Nonce, SpecHash
+from reconciler.plan.ids import FilesDigest, GpuUuid, ModelName, Nonce, SpecHash
 from reconciler.plan.observed import EffectKind, FilesCached, InFlight
 from reconciler.status import Progress
 
@@ -52,10 +52,12 @@ class Prepared:
 
 @dataclass(slots=True, kw_only=True)
 class _Running:
-    """`fetch` is set for a download, `nonce` for a stop, `gpus` and their share for a start."""
+    """`fetch` is set for a download, `nonce` for a stop; what the files are, `gpus` and their share
+    for a start."""
 
     kind: EffectKind
     spec_hash: SpecHash
+    files_digest: FilesDigest | None = None
     fetch: Fetch | None = None
     nonce: Nonce | None = None
     gpus: tuple[GpuUuid, ...] = ()
@@ -173,6 +175,7 @@ class Effects:
                 running = _Running(
                     kind=EffectKind.START,
                     spec_hash=action.instance.spec_hash,
+                    files_digest=action.instance.files_digest,
                     gpus=action.gpus,
                     gpu_share=prepared.desired.gpu_share,
                 )
@@ -280,7 +283,7 @@ def _failed(model: ModelName, running: _Running, error: Exception) -> EffectFail
     return EffectFailed(
         model=model,
         spec_hash=running.spec_hash,
-        files_digest=None,
+        files_digest=running.files_digest,
         during=running.kind.value,
         reason=str(error) if isinstance(error, XgenError) else f"unexpected error: {error!r}",
         permanent=isinstance(error, Rejected),

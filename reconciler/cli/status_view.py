@@ -22,7 +22,7 @@ _COLUMNS = (
     Column(title="REASON", prose=True),
 )
 _COLOURS = {"loaded": "green", "error": "red", "blocked": "red", "disabled": "dim"}
-_BAD_IF_TRUE = frozenset({"Suspended", "Draining"})
+_BAD_IF_TRUE = frozenset({"Suspended", "Draining", "Degraded"})
 _LAST_LINES = 8
 
 

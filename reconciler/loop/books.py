@@ -1,18 +1,23 @@
 """What the loop remembers of each model between ticks: failures, restarts, what loaded once."""
 
 from collections import Counter, deque
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from types import MappingProxyType
 
 from reconciler.apply.backends import BackendExited, BackendView
 from reconciler.apply.outcomes import BackendStopped, EffectFailed, FilesFetched, Outcome
-from reconciler.plan.ids import Instance, ModelName, Nonce, SpecHash
-from reconciler.plan.observed import Failure
+from reconciler.plan.desired import DesiredModel, OnFailure
+from reconciler.plan.ids import FilesDigest, Instance, ModelName, Nonce, SpecHash
+from reconciler.plan.observed import Failure, FilesCached
 from reconciler.plan.retry import after_failure
+from reconciler.plan.revert import LastGood
 
 _RECENT = 5
 """Failures of a model that operators can look up."""
+_KEPT_INSTANCES = 32
+"""Of a model, the newest: so many that failed, and so many that were loaded."""
 
 
 class RestartCause(StrEnum):
@@ -25,39 +30,90 @@ class RestartCause(StrEnum):
     CHANGED = "changed"
 
 
+_Key = tuple[SpecHash, FilesDigest | None, bool]
+"""What failed: a spec over files, or, with True, their download."""
 _OF_ENGINES = ("start", "load", "run")
 _CAUSES = {"run": RestartCause.CRASHED, "load": RestartCause.LOAD_FAILED}
 
 
 @dataclass(slots=True)
 class _Page:
-    """One model's page. `loaded`: instances that were loaded here at least once. `resuming`: as in
-    `ObservedModel`."""
+    """One model's page. `failures`: the newest last. `stuck`: the stop that failed. `loaded`:
+    instances that were loaded here at least once. `resuming`: as in `ObservedModel`."""
 
-    failure: Failure | None = None
+    failures: dict[_Key, Failure] = field(default_factory=dict)
+    stuck: Failure | None = None
+    last_good: LastGood | None = None
     recent: deque[Failure] = field(default_factory=lambda: deque(maxlen=_RECENT))
     cause: RestartCause = RestartCause.CHANGED
     restarts: Counter[RestartCause] = field(default_factory=Counter)
     last_lines: tuple[str, ...] = ()
     starts: int = 0
     resuming: bool = False
-    loaded: set[Instance] = field(default_factory=set)
+    loaded: dict[Instance, None] = field(default_factory=dict)
 
 
 class Books:
     """Kept by the loop alone (R1). A model's page goes when the model is gone.
 
-    Only failures of what is desired are booked: another's would lift that one's block.
+    Failures are booked of what is desired, or was last good; each counts for its instance alone.
     """
 
     def __init__(self) -> None:
         self._pages: dict[ModelName, _Page] = {}
-        self._instances: dict[Nonce, Instance] = {}
+        self._instances: dict[Nonce, tuple[ModelName, Instance]] = {}
         self._last_words: dict[Nonce, tuple[str, ...]] = {}
         self._desired: Mapping[ModelName, Collection[SpecHash]] = {}
+        self._policies: Mapping[ModelName, OnFailure] = {}
 
     def failure(self, model: ModelName) -> Failure | None:
-        return self._page(model).failure
+        """The newest one."""
+        page = self._page(model)
+        return page.stuck or next(reversed(page.failures.values()), None)
+
+    def failure_of(self, model: DesiredModel, files: FilesCached | None) -> Failure | None:
+        """The newest one of this spec over these files; None: to get some."""
+        page = self._page(model.name)
+        digests = {None} if files is None else {None, files.digest, files.former}
+        for (spec_hash, digest, of_fetch), failure in reversed(page.failures.items()):
+            key = model.fetch_key if of_fetch else model.spec_hash
+            if spec_hash == key and digest in digests and (files is None or not of_fetch):
+                return failure
+        return None
+
+    def stuck(self, model: ModelName) -> Failure | None:
+        """The stop that failed last, until one succeeds."""
+        return self._page(model).stuck
+
+    def last_good(self, model: ModelName) -> LastGood | None:
+        return self._page(model).last_good
+
+    def note_good(self, model: ModelName, good: LastGood | None) -> None:
+        """What is to come back if its successor fails; None: nothing."""
+        self._page(model).last_good = good
+
+    def loaded(self, model: ModelName) -> tuple[Instance, ...]:
+        """The instances that were loaded here, the newest last."""
+        return tuple(self._page(model).loaded)
+
+    def blocks(self, model: ModelName) -> tuple[Failure, ...]:
+        """What is not tried again by itself."""
+        return tuple(each for each in self._page(model).failures.values() if each.permanent)
+
+    def restore(
+        self,
+        model: ModelName,
+        *,
+        blocks: Collection[Failure],
+        loaded: Collection[Instance],
+        last_good: LastGood | None,
+    ) -> None:
+        """What an agent before this one has kept of it."""
+        page = self._page(model)
+        for block in blocks:
+            page.failures[_key(block)] = block
+        page.loaded.update(dict.fromkeys(loaded))
+        page.last_good = last_good
 
     def failures_in_a_row(self, model: ModelName) -> int:
         failure = self.failure(model)
@@ -82,61 +138,60 @@ class Books:
     def forgive(self, model: ModelName | None) -> Mapping[ModelName, Failure]:
         """Forget the failure of a model, or of all, so that it is tried at once (R7)."""
         forgiven = {
-            name: page.failure
-            for name, page in self._pages.items()
-            if page.failure is not None and model in (None, name)
+            name: failure
+            for name in self._pages
+            if model in (None, name) and (failure := self.failure(name)) is not None
         }
         for name in forgiven:
-            self._pages[name].failure = None
+            self._pages[name].failures.clear()
+            self._pages[name].stuck = None
         return forgiven
+
+    def lift(self, model: ModelName, failure: Failure) -> None:
+        """Forget this one."""
+        self._page(model).failures.pop(_key(failure), None)
 
     def mend(self, model: ModelName) -> Failure | None:
         """Forget that the hub held damaged files: it holds others now. None: it was not so."""
-        failure = self.failure(model)
-        if failure is None or not failure.damaged:
-            return None
-        self._page(model).failure = None
-        return failure
+        return self._forget(model, lambda failure: failure.damaged)
 
     def renew(self, model: ModelName) -> Failure | None:
         """Forget what went wrong with a process: it would be another engine's now. None: nothing
         did."""
-        failure = self.failure(model)
-        if failure is None or failure.during not in _OF_ENGINES:
-            return None
-        self._page(model).failure = None
-        return failure
+        return self._forget(model, lambda failure: failure.during in _OF_ENGINES)
 
     def hurry_fetches(self) -> bool:
         """Forget failed fetches: there may be room now. Whether there were any."""
-        failed = [
-            page
-            for page in self._pages.values()
-            if page.failure is not None
-            and page.failure.during == "fetch"
-            and not page.failure.permanent
+        forgotten = [
+            self._forget(name, lambda each: each.during == "fetch" and not each.permanent)
+            for name in tuple(self._pages)
         ]
-        for page in failed:
-            page.failure = None
-        return bool(failed)
+        return any(each is not None for each in forgotten)
 
-    def want(self, desired: Mapping[ModelName, Collection[SpecHash]]) -> None:
-        """Note which specs are desired now, and which downloads."""
+    def want(
+        self,
+        desired: Mapping[ModelName, Collection[SpecHash]],
+        policies: Mapping[ModelName, OnFailure] = MappingProxyType({}),
+    ) -> None:
+        """Note which specs are desired now, and which downloads; and what their failures mean."""
         self._desired = desired
+        self._policies = policies
 
     def see(self, view: BackendView) -> None:
         """Note a live backend: a start is counted once, a load is remembered. To adopt one is no
         start."""
         page = self._page(view.model)
         if view.nonce not in self._instances:
-            self._instances[view.nonce] = view.instance
+            self._instances[view.nonce] = (view.model, view.instance)
             if view.adopted is not None:
                 page.starts = max(page.starts, 1)
             else:
                 self._count_start(page)
             page.resuming = False
-        if view.was_loaded:
-            page.loaded.add(view.instance)
+        if view.was_loaded and view.instance not in page.loaded:
+            page.loaded[view.instance] = None
+            while len(page.loaded) > _KEPT_INSTANCES:
+                del page.loaded[next(iter(page.loaded))]
 
     def book_exit(self, exited: BackendExited) -> None:
         self._page(exited.model).cause = _CAUSES.get(exited.during, RestartCause.CHANGED)
@@ -148,24 +203,24 @@ class Books:
             return
         page = self._page(exited.model)
         page.last_lines = exited.last_lines
-        page.failure = after_failure(
-            page.failure,
+        before = page.failures.get((*_parts(exited.instance), False))
+        failure = after_failure(
+            before,
             spec_hash=exited.instance.spec_hash,
             files_digest=exited.instance.files_digest,
             at=exited.at,
             reason=exited.reason,
             during=exited.during,
             ever_loaded=exited.instance in page.loaded,
+            costly=self._costs(exited.model, exited.instance),
             loaded_seconds=exited.loaded_seconds if exited.during == "run" else None,
         )
-        page.recent.append(page.failure)
+        self._enter(exited.model, failure)
 
     def book_outcome(self, outcome: Outcome, *, at: float) -> None:
         match outcome:
             case FilesFetched():
-                page = self._page(outcome.model)
-                if page.failure and page.failure.during == "fetch":
-                    page.failure = None
+                self._forget(outcome.model, lambda failure: failure.during == "fetch")
             case EffectFailed():
                 self._book_effect(outcome, at)
             case BackendStopped():
@@ -181,8 +236,11 @@ class Books:
             return
         page = self._page(failed.model)
         page.last_lines = ()
-        page.failure = after_failure(
-            page.failure,
+        key = (failed.spec_hash, failed.files_digest, failed.during == "fetch")
+        before = page.stuck if failed.during == "stop" else page.failures.get(key)
+        instance = _instance(failed)
+        failure = after_failure(
+            before,
             spec_hash=failed.spec_hash,
             files_digest=failed.files_digest,
             at=at,
@@ -191,16 +249,21 @@ class Books:
             permanent=failed.permanent,
             damaged=failed.damaged,
             own_files_in_the_way=failed.own_files_in_the_way,
+            ever_loaded=instance in page.loaded,
+            costly=instance is not None and self._costs(failed.model, instance),
             retry_after_seconds=failed.retry_after_seconds,
         )
-        page.recent.append(page.failure)
+        if failed.during != "stop":
+            self._enter(failed.model, failure)
+        else:
+            page.stuck = failure
+            page.recent.append(failure)
 
     def _book_stop(self, stopped: BackendStopped, at: float) -> None:
-        instance = self._instances.pop(stopped.nonce, None)
+        _, instance = self._instances.pop(stopped.nonce, (None, None))
         last_lines = self._last_words.pop(stopped.nonce, ())
         page = self._page(stopped.model)
-        if page.failure and page.failure.during == "stop":
-            page.failure = None
+        page.stuck = None
         page.resuming = stopped.failure is None
         if stopped.failure is None or instance is None:
             return
@@ -209,17 +272,47 @@ class Books:
         if not self._wanted(stopped.model, instance.spec_hash):
             return
         page.last_lines = last_lines
-        page.failure = after_failure(
-            page.failure,
+        failure = after_failure(
+            page.failures.get((*_parts(instance), False)),
             spec_hash=instance.spec_hash,
             files_digest=instance.files_digest,
             at=at,
             reason=stopped.failure,
             during="run" if hung else "load",
+            exited=False,
             ever_loaded=instance in page.loaded,
+            costly=self._costs(stopped.model, instance),
             loaded_seconds=stopped.ran_seconds,
         )
-        page.recent.append(page.failure)
+        self._enter(stopped.model, failure)
+
+    def _enter(self, model: ModelName, failure: Failure) -> None:
+        page = self._page(model)
+        stops = self._policies.get(model) is OnFailure.STOP
+        if stops and failure.during in ("start", "load") and not failure.ever_loaded:
+            failure = replace(failure, permanent=True)
+        key = _key(failure)
+        page.failures.pop(key, None)
+        page.failures[key] = failure
+        while len(page.failures) > _KEPT_INSTANCES:
+            del page.failures[next(iter(page.failures))]
+        page.recent.append(failure)
+
+    def _costs(self, model: ModelName, instance: Instance) -> bool:
+        """Whether each try of it ends another one that is good, and is not there beside it."""
+        good = self._page(model).last_good
+        if good is None or self._policies.get(model) is not OnFailure.REVERT:
+            return False
+        beside = [other for name, other in self._instances.values() if name == model]
+        return good.instance != instance and good.instance not in beside
+
+    def _forget(self, model: ModelName, what: Callable[[Failure], bool]) -> Failure | None:
+        """The newest of those that are forgotten."""
+        failures = self._page(model).failures
+        gone = {key: failure for key, failure in failures.items() if what(failure)}
+        for key in gone:
+            del failures[key]
+        return next(reversed(gone.values()), None)
 
     def _count_start(self, page: _Page) -> None:
         if page.starts:
@@ -234,3 +327,18 @@ class Books:
         if page is None:
             page = self._pages[model] = _Page()
         return page
+
+
+def _key(failure: Failure) -> _Key:
+    return failure.spec_hash, failure.files_digest, failure.during == "fetch"
+
+
+def _parts(instance: Instance) -> tuple[SpecHash, FilesDigest]:
+    return instance.spec_hash, instance.files_digest
+
+
+def _instance(failed: EffectFailed) -> Instance | None:
+    """What was to be started; None: that is not known, or it was something else that failed."""
+    if failed.during != "start" or failed.files_digest is None:
+        return None
+    return Instance(spec_hash=failed.spec_hash, files_digest=failed.files_digest)

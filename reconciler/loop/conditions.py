@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from reconciler.loop.intent import Understanding
 from reconciler.plan.gpu_roll import Roll
+from reconciler.plan.ids import ModelName
 from reconciler.status import Condition, Engine
 
 
@@ -43,6 +44,12 @@ def left_alone(doubts: Iterable[str]) -> Fact:
 def too_large(message: str) -> Fact:
     """The cache is larger than its budget; nothing is evicted before something comes."""
     return Fact(type="CacheInBudget", status=False, reason="TooLarge", message=message)
+
+
+def degraded(reasons: Mapping[ModelName, str]) -> Fact:
+    """Models that run, and not as the manifest has them."""
+    message = "; ".join(f"{name} {reason}" for name, reason in sorted(reasons.items()))
+    return Fact(type="Degraded", status=True, reason="Reverted", message=message)
 
 
 def devices_known(roll: Roll) -> Fact | None:

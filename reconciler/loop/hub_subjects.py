@@ -74,18 +74,11 @@ def damaged(looks: Looks, books: Books) -> Mapping[ModelName, ModelSpec]:
         name: look.desired.spec
         for name, look in looks.items()
         if look.files is None
-        and (failure := books.failure(name)) is not None
+        and (failure := books.failure_of(look.desired, look.files)) is not None
         and failure.damaged
-        and failure.spec_hash == look.desired.fetch_key
     }
 
 
 def _never_loads(model: DesiredModel, files: FilesCached, books: Books) -> bool:
-    failed = books.failure(model.name)
-    return (
-        failed is not None
-        and failed.during == "load"
-        and not failed.ever_loaded
-        and failed.spec_hash == model.spec_hash
-        and failed.files_digest in (files.digest, files.former or files.digest)
-    )
+    failed = books.failure_of(model, files)
+    return failed is not None and failed.during == "load" and not failed.ever_loaded

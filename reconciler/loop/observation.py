@@ -285,7 +285,9 @@ def seen_of(
 ) -> ObservedModel:
     """What the planner may know of one model."""
     files = look.files if look else None
-    failure = books.failure(name)
+    failure = books.stuck(name)
+    if failure is None and look is not None:
+        failure = books.failure_of(look.desired, files)
     return ObservedModel(
         name=name,
         processes=tuple(
@@ -315,6 +317,7 @@ def seen_of(
         unoffered=look.offered.unoffered if look else None,
         needs=look.assessment.needs if look else {},
         download_bytes=look.offered.size_bytes if look else None,
+        gives_way=look.claim.refusal if look and look.desired.instead_of else None,
         resuming=books.resuming(name),
         in_flight=seen.in_flight.get(name),
         failure=_of_these_files(failure, files) if failure is not None else None,

@@ -13,6 +13,7 @@ from reconciler.loop.books import Books
 from reconciler.loop.chronicle import Chronicle
 from reconciler.loop.commands import Commands
 from reconciler.loop.gpus import Gpus
+from reconciler.loop.reverts import Reverts
 from reconciler.plan.desired import Desired, ModelSpec
 from reconciler.plan.gpu_roll import Roll, gains
 from reconciler.plan.ids import ModelName
@@ -30,6 +31,7 @@ class Pardons:
         comparisons: Comparisons,
         pushes: Pushes,
         offers: HubQuestions[HubSays],
+        reverts: Reverts,
         inventory: Callable[[], Inventory],
         chronicle: Chronicle,
     ) -> None:
@@ -38,6 +40,7 @@ class Pardons:
         self._comparisons = comparisons
         self._pushes = pushes
         self._offers = offers
+        self._reverts = reverts
         self._inventory = inventory
         self._chronicle = chronicle
         self._known = inventory()
@@ -108,6 +111,7 @@ class Pardons:
     ) -> Mapping[ModelName, Failure]:
         """Forget the failures of a model, or of all; gives what they were."""
         forgiven = books.forgive(model)
+        self._reverts.forget(model)
         for name, failure in forgiven.items():
             self._chronicle.forgiven(name, failure, "an operator asked for another try")
         for each in desired.models if desired is not None else ():

@@ -12,6 +12,7 @@ from reconciler.loop.clock import Clock
 from reconciler.loop.conditions import (
     DRAINING,
     SUSPENDED,
+    degraded,
     devices_known,
     engines_usable,
     left_alone,
@@ -82,6 +83,11 @@ class Publisher:
             conditions.append(waiting(waits))
         if doubts:
             conditions.append(left_alone(doubts))
+        reverted = {
+            each.model: why for each in shown if (why := facts[each.model].degraded) is not None
+        }
+        if reverted:
+            conditions.append(degraded(reverted))
         if over_budget is not None:
             conditions.append(too_large(over_budget))
         if roll is not None and (devices := devices_known(roll)) is not None:

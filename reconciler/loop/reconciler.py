@@ -39,6 +39,7 @@ from reconciler.loop.pace import give_way
 from reconciler.loop.pardons import Pardons
 from reconciler.loop.publisher import Publisher
 from reconciler.loop.report import ModelFacts, planned
+from reconciler.loop.reverts import Reverts, good_of, hashes_of
 from reconciler.loop.standstill import Scene, Standstill, standstill
 from reconciler.metrics import Metrics, TickResult
 from reconciler.plan.actions import AbortFetch, Plan
@@ -71,6 +72,7 @@ class Reconciler:
         intent: Intent,
         observer: Observer,
         fallbacks: Fallbacks,
+        reverts: Reverts,
         gpus: GpuLedger,
         keeping: Keeping,
         comparisons: Comparisons,
@@ -92,6 +94,7 @@ class Reconciler:
         self._intent = intent
         self._observer = observer
         self._fallbacks = fallbacks
+        self._reverts = reverts
         self._gpus = gpus
         self._keeping = keeping
         self._comparisons = comparisons
@@ -166,11 +169,11 @@ class Reconciler:
         desired = understanding.desired
         bind_contextvars(revision=understanding.revision.applied)
         now = self._clock.monotonic()
-        self._books.want({model.name: hashes(model) for model in desired.models} if desired else {})
+        self._want(desired)
         if self._book(now) | self._pardons.grant(self._books, desired):
             self._standstill = None
         seen = await self._see()
-        gpus, looks = await self._settle(desired, seen)
+        gpus, looks = await self._settle(desired, seen, now)
         if desired is not None and self._keeping.is_due(looks, seen):
             looks = await self._pin(gpus, looks, seen)
         if self._pardons.regard(self._books, gpus):
@@ -203,13 +206,14 @@ class Reconciler:
         seen, looks, desired = scene.seen, scene.looks, scene.gpus.desired
         self._standstill = None
         self._remember(seen, looks)
-        doubted = doubts(seen, looks, self._books)
+        wanted = self._reverts.as_wanted(looks)
+        doubted = doubts(seen, wanted, self._books)
         self._comparisons.doubt(doubted)
-        self._mendings.watch(damaged(looks, self._books))
+        self._mendings.watch(damaged(wanted, self._books))
         self._hints.watch(without_backend(looks))
         self._offers.watch(unfetched(looks))
         suspend = desired is not None and desired.suspend
-        self._pushes.watch(watched(looks, doubted, suspend=suspend))
+        self._pushes.watch(watched(wanted, doubted, suspend=suspend))
         there = observed(
             seen,
             looks,
@@ -218,7 +222,7 @@ class Reconciler:
             misplaced=scene.gpus.misplaced,
             max_parallel_loads=self._max_parallel_loads,
         )
-        made = plan(desired, there, now)
+        made = self._reverts.shown(plan(desired, there, now), now)
         if scene.ending:
             views = self._observer.see().views
             made = ending(made, views.keys(), staying(views) if self._leaves else NOBODY)
@@ -227,17 +231,30 @@ class Reconciler:
         self._standstill = standstill(scene, there, made)
         return made
 
+    def _want(self, desired: Desired | None) -> None:
+        models = desired.models if desired is not None else ()
+        self._books.want(
+            {
+                model.name: hashes(model) | hashes_of(self._books.last_good(model.name))
+                for model in models
+            },
+            {model.name: model.on_failure for model in models},
+        )
+
     async def _see(self) -> Seen:
         seen = self._observer.see()
         return await asyncio.to_thread(self._keeping.look, seen, self._backends.families())
 
-    async def _settle(self, wanted: Desired | None, seen: Seen) -> tuple[Gpus, Looks]:
-        """What each model gets, and of the two what it is: its source or its fallback."""
+    async def _settle(self, wanted: Desired | None, seen: Seen, now: float) -> tuple[Gpus, Looks]:
+        """What each model gets, and what it is: its source, its fallback, or what was last good."""
         while True:
-            desired = self._fallbacks.settle(wanted, seen.views)
+            chosen = self._fallbacks.settle(wanted, seen.views)
+            desired = await asyncio.to_thread(self._reverts.settle, chosen, seen, self._books, now)
             gpus = self._gpus.look(desired, seen, self._backends.families())
             looks = await self._look(gpus, seen)
-            if self._fallbacks.learn(looks, seen.views, gpus.roll):
+            if self._fallbacks.learn(self._reverts.as_wanted(looks), seen.views, gpus.roll):
+                continue
+            if self._reverts.learn(looks, gpus.roll):
                 continue
             if not self._gpus.learn(barred(gpus, looks, seen, self._books)):
                 return gpus, looks
@@ -284,6 +301,11 @@ class Reconciler:
         """Keep what was known of models that are going, and nothing of those that are gone."""
         names = looks.keys() | seen.views.keys() | seen.in_flight.keys()
         self._books.keep_only(names)
+        for name, look in looks.items():
+            if not look.desired.keep_last_good:
+                self._books.note_good(name, None)
+            elif (good := good_of(look, seen.views.get(name, ()))) is not None:
+                self._books.note_good(name, good)
         self._last = {name: model for name, model in self._last.items() if name in names}
         self._last |= {name: look.desired for name, look in looks.items()}
 
@@ -364,10 +386,11 @@ class Reconciler:
             choice=look.assessment.choice if look else None,
             restarts=self._books.restarts(model),
             restart_causes=self._books.restart_causes(model),
-            failure=self._books.failure(model),
+            failure=self._reverts.failure(model, self._books),
             recent_failures=self._books.recent_failures(model),
             last_lines=self._books.last_lines(model),
             progress=self._effects.progress(model),
             files=look.files if look else None,
             noticed=noticed,
+            degraded=self._reverts.degraded(model),
         )

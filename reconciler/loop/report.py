@@ -53,6 +53,7 @@ class ModelFacts:
     progress: Progress | None = None
     files: FilesCached | None = None
     noticed: Noticed | None = None
+    degraded: str | None = None
 
     @property
     def failures_in_a_row(self) -> int:
@@ -95,6 +96,7 @@ def model_status(
         target=TargetStatus(spec_hash=target.spec_hash, state=target.state, reason=target.reason)
         if target
         else None,
+        degraded=facts.degraded,
         endpoint=_endpoint(view, facts, outlook),
         max_in_flight=desired.max_in_flight if desired else None,
         last_lines=facts.last_lines if outlook.state in (State.ERROR, State.BLOCKED) else (),

@@ -262,8 +262,8 @@ class Model(_Strict):
     )
     on_failure: Literal["revert", "keep", "stop"] = Field(
         default="revert",
-        description="If a new version cannot start: bring back the last good one, keep it failed "
-        "and try again, or stop.",
+        description="If a new version cannot start: bring back the last good one; keep it failed "
+        "and try again; or stop, and try nothing until something changes. Restarts nothing.",
     )
     keep_last_good: StrictBool = Field(
         default=True,

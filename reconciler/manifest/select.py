@@ -29,6 +29,7 @@ from reconciler.plan.desired import (
     Format,
     ModelSpec,
     ModelType,
+    OnFailure,
     Refresh,
     SecretRef,
 )
@@ -100,6 +101,7 @@ def _desired(entry: ManifestModel) -> DesiredModel:
         enabled=model.enabled,
         refresh=Refresh(model.refresh),
         keep_last_good=model.keep_last_good,
+        on_failure=OnFailure(model.on_failure),
         aliases=model.aliases,
         timeouts=entry.timeouts,
         checks=checks,

@@ -28,7 +28,6 @@ ACTED_ON: Mapping[str, tuple[JsonValue, ...]] = {
     "models.*.replicas": (None,),
     "models.*.node_selector": ({},),
     "models.*.strategy": ("auto", "recreate"),
-    "models.*.on_failure": ("revert", "keep"),
     "models.*.rollout.max_unavailable": (1,),
     "models.*.affinity": ("none",),
 }
@@ -36,7 +35,6 @@ ACTED_ON: Mapping[str, tuple[JsonValue, ...]] = {
 
 ACTS_LIKE: Mapping[str, Mapping[str, str]] = {
     "models.*.strategy": {"auto": "recreate"},
-    "models.*.on_failure": {"revert": "keep"},
 }
 """Values that are accepted although they act like another one so far: a warning when written."""
 

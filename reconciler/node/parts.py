@@ -43,6 +43,7 @@ from reconciler.loop.observation import Observer
 from reconciler.loop.pardons import Pardons
 from reconciler.loop.publisher import Publisher
 from reconciler.loop.reconciler import Reconciler
+from reconciler.loop.reverts import Reverts
 from reconciler.metrics import Metrics
 from reconciler.node.board import Board
 from reconciler.node.clock import SystemClock
@@ -170,6 +171,7 @@ async def assembled(
             environment=settings.environment,
         )
         await stack.enter_async_context(effects)
+        reverts = Reverts(cache.lookup, lambda: engines.inventory)
         publisher = Publisher(
             status=board.current(),
             publish=board.publish,
@@ -218,6 +220,7 @@ async def assembled(
                     offers=offers.told,
                 ),
                 fallbacks=Fallbacks(lambda: engines.inventory),
+                reverts=reverts,
                 hints=hints,
                 offers=offers,
                 gpus=GpuLedger(
@@ -237,6 +240,7 @@ async def assembled(
                     comparisons=comparisons,
                     pushes=pushes,
                     offers=offers,
+                    reverts=reverts,
                     inventory=lambda: engines.inventory,
                     chronicle=chronicle,
                 ),

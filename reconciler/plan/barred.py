@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from reconciler.plan.desired import DesiredModel
 from reconciler.plan.memory import Need, Pool
 from reconciler.plan.observed import ObservedModel
-from reconciler.plan.step import failure_that_counts
+from reconciler.plan.retry import failure_that_counts
 
 
 def is_barred(wanted: DesiredModel, seen: ObservedModel, totals: Mapping[Pool, int]) -> bool:

@@ -31,6 +31,15 @@ class Refresh(StrEnum):
     AUTO = "auto"
 
 
+class OnFailure(StrEnum):
+    """What becomes of a model whose new spec cannot start: the last good one comes back, it stays
+    failed and is tried again, or nothing runs of it until something changes."""
+
+    REVERT = "revert"
+    KEEP = "keep"
+    STOP = "stop"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecretRef:
     """A value that stands outside the manifest. Exactly one of the two is set."""
@@ -91,7 +100,9 @@ class DesiredModel:
     enabled: bool = True
     refresh: Refresh = Refresh.NEVER
     keep_last_good: bool = True
-    """False: what serves is given up where its files leave no room for the new ones."""
+    """False: what serves is given up where its files leave no room for the new ones, and nothing
+    comes back."""
+    on_failure: OnFailure = OnFailure.REVERT
     aliases: tuple[str, ...] = ()
     timeouts: Timeouts = Timeouts()
     checks: tuple[Check, ...] = ()
@@ -107,6 +118,9 @@ class DesiredModel:
     """Wanted instead where no backend for `spec` can run."""
     stands_in_for: ModelSpec | None = None
     """Of a model whose `spec` is its fallback: what no backend here can run."""
+    instead_of: SpecHash | None = None
+    """Of a model whose `spec` is the last good one: what cannot be had now. Any other claim on its
+    GPUs goes first."""
 
     @property
     def fetch_key(self) -> SpecHash:

@@ -57,7 +57,8 @@ def claims(
     held: Mapping[ModelName, Sequence[Holding]],
 ) -> dict[ModelName, Claim]:
     """One for each enabled model. `roll` None: nobody has looked yet."""
-    wanted = [model for model in models if model.enabled]
+    enabled = [model for model in models if model.enabled]
+    wanted = [model for model in enabled if model.instead_of is None]
     made = {model.name: _kept(model, roll, held.get(model.name, ())) for model in wanted}
     books = _Books(roll=roll or Roll(), held=held)
     open_ones = [model for model in wanted if made[model.name] is None]
@@ -71,7 +72,24 @@ def claims(
             claim = _counted(model, roll, books)
             books.enter(model, claim)
             made[model.name] = claim
+    for model in sorted(enabled, key=lambda each: _order(each, held)):
+        if model.instead_of is not None:
+            made[model.name] = claim = _left_over(model, roll, books)
+            books.enter(model, claim)
     return {name: claim for name, claim in made.items() if claim is not None}
+
+
+def _left_over(model: DesiredModel, roll: Roll | None, books: "_Books") -> Claim:
+    """What was last good takes nothing that anybody claims, and gives it up where it runs (R7)."""
+    claim = _kept(model, roll, books.held.get(model.name, ()))
+    if claim is None:
+        by_name = bool(model.spec.gpu_ids) and roll is not None
+        claim = _settled(model, books) if by_name else _counted(model, roll, books)
+    for device in claim.devices:
+        if not books.has_room(device, model):
+            who = books.who(device)
+            return Claim(refusal=f"{named(device)} is claimed by {who}, which comes first")
+    return claim
 
 
 def _order(
@@ -216,7 +234,7 @@ class _Books:
         small = _too_small(model, suitable)
         large = [device for device in suitable if device not in small]
         free = sorted(
-            (device for device in large if self._has_room(device, model)),
+            (device for device in large if self.has_room(device, model)),
             key=lambda device: self._preference(device, model.name),
         )
         for kind in (_name, _class):
@@ -232,13 +250,13 @@ class _Books:
             raise _Unfit(f"{wish}{of_vendor} with {model.spec.gpu_memory} each: {_in_all(small)}")
         if len(free) >= count:
             raise _Unfit(f"{wish} of one kind; {there_is(self.roll)}")
-        taken = [f"{named(d)} by {self._who(d)}" for d in large if d not in free]
+        taken = [f"{named(d)} by {self.who(d)}" for d in large if d not in free]
         raise _Unfit(
             f"{wish}{of_vendor}: {len(free)} of {len(large)} have room; claimed are "
             f"{', '.join(taken)}"
         )
 
-    def _has_room(self, device: Gpu, model: DesiredModel) -> bool:
+    def has_room(self, device: Gpu, model: DesiredModel) -> bool:
         own = share_of(model.spec.gpu_memory, (device,))
         return fit_together([own, *(share for _, share in self.shares.get(device.identity, ()))])
 
@@ -253,7 +271,7 @@ class _Books:
         )
         return (not own, held, bool(self.shares.get(device.identity)), device.index or 0)
 
-    def _who(self, device: Gpu) -> str:
+    def who(self, device: Gpu) -> str:
         return " and ".join(name for name, _ in self.shares.get(device.identity, ()))
 
 

@@ -11,6 +11,9 @@ from reconciler.plan.desired import Format
 from reconciler.plan.ids import FilesDigest, GpuUuid, Instance, ModelName, Nonce, SpecHash
 from reconciler.plan.memory import Needs, Pool, Room
 
+CRASHES_OF_A_LOOP = 3
+"""In a row; `Failure` says what a row is."""
+
 
 class ProcessPhase(StrEnum):
     LOADING = "loading"
@@ -166,7 +169,9 @@ class Failure:
     `during`: "fetch", "start" (before the process was there), "load", "run", or "stop".
     `ever_loaded`: this instance was loaded here once. `damaged`: what the hub holds is not what it
     says, which ends when the hub holds something else. `own_files_in_the_way`: there was no room
-    for a download, and would be without the files that the model runs with.
+    for a download, and would be without the files that the model runs with. `costly`: a try of it
+    stops what was good before it. `exited`: a process ended, and nobody had asked it to.
+    `earlier`: other reasons in the same row, the newest first.
     """
 
     spec_hash: SpecHash
@@ -179,7 +184,14 @@ class Failure:
     damaged: bool = False
     own_files_in_the_way: bool = False
     ever_loaded: bool = False
+    costly: bool = False
+    exited: bool = False
+    earlier: tuple[str, ...] = ()
     retry_after_seconds: float | None = None
+
+    @property
+    def is_crash_loop(self) -> bool:
+        return self.exited and self.count >= CRASHES_OF_A_LOOP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,7 +203,8 @@ class ObservedModel:
     without starting anything, so they never cost what serves. None: nothing speaks against it.
     `unknown`: what has to be known before it can be planned, and is being asked; None: nothing.
     `unoffered`: the same, before its files are fetched. `needs`: of memory. `download_bytes`: of
-    files that are not here; None: not known. `resuming`: we have stopped its process, not for a
+    files that are not here; None: not known. `gives_way`: who else claims the GPUs of what was last
+    good, as a sentence; None: nobody does. `resuming`: we have stopped its process, not for a
     failure, and started no other since.
     """
 
@@ -204,6 +217,7 @@ class ObservedModel:
     unoffered: str | None = None
     needs: Needs = field(default_factory=dict)
     download_bytes: int | None = None
+    gives_way: str | None = None
     resuming: bool = False
     in_flight: InFlight | None = None
     failure: Failure | None = None

@@ -3,14 +3,20 @@
 import hashlib
 from dataclasses import replace
 
+from reconciler.plan.desired import DesiredModel
 from reconciler.plan.ids import FilesDigest, SpecHash
-from reconciler.plan.observed import Failure
+from reconciler.plan.observed import Failure, FilesMissing, ObservedModel
+from reconciler.plan.wording import ordinal
 
 FIRST_DELAY_SECONDS = 5.0
 LONGEST_DELAY_SECONDS = 300.0
 JITTER = 0.2
 """± this share: models that failed together do not come back together."""
 EXITS_UNTIL_BLOCKED = 3
+COSTLY_DELAY_SECONDS = 300.0
+"""Doubling: a new spec whose tries stop the one that serves."""
+COSTLY_RETRIES = 3
+_EARLIER_REASONS = 2
 HEALTHY_AFTER_SECONDS = 600.0
 """Loaded for so long, a process was fine: its end starts a new row of failures."""
 
@@ -22,7 +28,9 @@ def next_attempt_at(failure: Failure, *, key: str) -> float | None:
     """
     if failure.permanent:
         return None
-    delay = _backoff_seconds(failure) * _jitter(key, failure.count)
+    delay = _backoff_seconds(failure)
+    if not failure.costly:
+        delay *= _jitter(key, failure.count)
     return failure.at + max(delay, failure.retry_after_seconds or 0.0)
 
 
@@ -37,16 +45,19 @@ def after_failure(
     permanent: bool = False,
     damaged: bool = False,
     own_files_in_the_way: bool = False,
+    exited: bool = True,
     ever_loaded: bool = False,
+    costly: bool = False,
     loaded_seconds: float | None = None,
     retry_after_seconds: float | None = None,
 ) -> Failure:
     """What is to be stored after a failure: it takes its place in the row of those before it.
 
-    `previous`: what is stored for the model, of whatever instance. `loaded_seconds`: how long the
-    process that failed had been loaded; None: it was not. Store only failures of the instance that
-    is desired: another's would take the place of its block. The other fields are `Failure`'s.
+    `previous`: what is stored for the model, of whatever instance. `exited`: the process ended by
+    itself. `loaded_seconds`: how long the process that failed had been loaded; None: it was not.
+    The other fields are `Failure`'s.
     """
+    ever_loaded = ever_loaded or loaded_seconds is not None
     failed = Failure(
         spec_hash=spec_hash,
         files_digest=files_digest,
@@ -57,7 +68,9 @@ def after_failure(
         permanent=permanent,
         damaged=damaged,
         own_files_in_the_way=own_files_in_the_way,
-        ever_loaded=ever_loaded or loaded_seconds is not None,
+        ever_loaded=ever_loaded,
+        costly=costly and during in ("start", "load"),
+        exited=exited and during in ("load", "run"),
         retry_after_seconds=retry_after_seconds,
     )
     if previous is not None and _same_instance(previous, failed):
@@ -67,11 +80,45 @@ def after_failure(
             failed,
             count=previous.count + 1 if in_a_row else 1,
             ever_loaded=failed.ever_loaded or previous.ever_loaded,
+            earlier=_earlier(previous, failed) if in_a_row else (),
         )
-    dies_loading = failed.during == "load" and not failed.ever_loaded
+    dies_loading = failed.during == "load" and failed.exited and not failed.ever_loaded
     if dies_loading and failed.count >= EXITS_UNTIL_BLOCKED:
         return replace(failed, permanent=True)
+    if failed.costly and failed.count > COSTLY_RETRIES:
+        return replace(failed, permanent=True)
     return failed
+
+
+def told(failure: Failure) -> str:
+    """What went wrong, and how often; a crash loop by its name (R7)."""
+    if failure.is_crash_loop:
+        before = f"; before that: {'; '.join(failure.earlier)}" if failure.earlier else ""
+        return f"crash loop, {failure.count} failures in a row: {failure.reason}{before}"
+    if failure.count > 1:
+        return f"{failure.reason}, {ordinal(failure.count)} time"
+    return failure.reason
+
+
+def failure_that_counts(wanted: DesiredModel, seen: ObservedModel) -> Failure | None:
+    """The failure of exactly what is desired now. Cached files undo a failed fetch."""
+    failure = seen.failure
+    if failure is None or failure.during == "stop":
+        return None
+    key = wanted.fetch_key if failure.during == "fetch" else wanted.spec_hash
+    if failure.spec_hash != key:
+        return None
+    files = seen.files
+    if isinstance(files, FilesMissing):
+        return failure if failure.files_digest is None else None
+    if failure.during == "fetch" or failure.files_digest not in (None, files.digest):
+        return None
+    return failure
+
+
+def _earlier(previous: Failure, failed: Failure) -> tuple[str, ...]:
+    reasons = dict.fromkeys((previous.reason, *previous.earlier))
+    return tuple(each for each in reasons if each != failed.reason)[:_EARLIER_REASONS]
 
 
 def _same_instance(one: Failure, other: Failure) -> bool:
@@ -82,13 +129,16 @@ def _same_instance(one: Failure, other: Failure) -> bool:
 def _same_stage(one: Failure, other: Failure) -> bool:
     """A stage that was passed since ends the row of failures before it.
 
-    A load follows a fetch and a start that went well; a crash and a failing load are one row.
+    A load follows a fetch and a start that went well; a crash and a failing load are one row, and
+    so are all tries that stop what serves: there shall be few of them.
     """
-    process = {"load", "run"}
-    return one.during == other.during or {one.during, other.during} == process
+    stages = {one.during, other.during}
+    return len(stages) == 1 or stages == {"load", "run"} or (one.costly and other.costly)
 
 
 def _backoff_seconds(failure: Failure) -> float:
+    if failure.costly:
+        return COSTLY_DELAY_SECONDS * 2.0 ** (failure.count - 1)
     if failure.during == "load" and failure.count >= EXITS_UNTIL_BLOCKED:
         return LONGEST_DELAY_SECONDS
     doublings = min(failure.count - 1, 10)

@@ -12,17 +12,16 @@ from reconciler.plan.actions import (
 )
 from reconciler.plan.case import Case
 from reconciler.plan.desired import DesiredModel
+from reconciler.plan.ids import ModelName
 from reconciler.plan.observed import (
     EffectKind,
     Failure,
-    FilesMissing,
     InFlight,
-    ObservedModel,
     ObservedProcess,
     ProcessPhase,
 )
 from reconciler.plan.phase import State
-from reconciler.plan.retry import next_attempt_at
+from reconciler.plan.retry import failure_that_counts, next_attempt_at, told
 from reconciler.plan.wording import GIVING_UP_WOULD_DO, as_written, ordinal, span
 
 _BLOCKED = (
@@ -134,6 +133,9 @@ def _free(case: Case, now: float) -> Step:
         return _fail(case, process, process.misplaced, now)
     if process.hung is not None:
         return _fail(case, process, process.hung.reason, now)
+    if case.seen.gives_way is not None:
+        step = Step(state=State.BLOCKED, reason=case.seen.gives_way)
+        return _stop(case, process, step, case.seen.gives_way, now)
     if process.phase is ProcessPhase.LOADING:
         return _while_loading(case, case.wanted, process, now)
     if case.runs_as_wanted:
@@ -181,7 +183,8 @@ def _towards(case: Case, wanted: DesiredModel, now: float) -> Step:
     if case.seen.unknown is not None:
         return Step(state=State.PENDING, reason=f"waits: {case.seen.unknown}")
     if case.process is None:
-        reason = f"in the manifest and not running{again}"
+        what = "in the manifest" if wanted.instead_of is None else "the last good spec"
+        reason = f"{what} and not running{again}"
         start = StartBackend(
             model=case.name, instance=case.instance, gpus=wanted.gpus, reason=reason
         )
@@ -223,35 +226,22 @@ def _barred(case: Case, failure: Failure | None, now: float) -> Step | None:
         return Step(state=State.BLOCKED, reason=case.seen.refusal)
     if failure is None:
         return None
-    said = failure.reason
-    if failure.count > 1:
-        said += f", {ordinal(failure.count)} time"
-    due = next_attempt_at(failure, key=case.name)
+    step = failed(case.name, failure)
+    if step.retry is not None and now >= step.retry.at:
+        return None
+    if step.retry is not None and failure.own_files_in_the_way and case.process is not None:
+        step = replace(step, reason=f"{step.reason}; {GIVING_UP_WOULD_DO}")
+    return step
+
+
+def failed(model: ModelName, failure: Failure) -> Step:
+    """What is said of it until it is tried again."""
+    due = next_attempt_at(failure, key=model)
     if due is None:
-        said += f"; {_DAMAGED if failure.damaged else _BLOCKED}"
-        return Step(state=State.BLOCKED, reason=said)
-    if now < due:
-        if failure.own_files_in_the_way and case.process is not None:
-            said += f"; {GIVING_UP_WOULD_DO}"
-        retry = Retry(at=due, delay_seconds=due - failure.at)
-        return Step(state=State.ERROR, reason=said, retry=retry)
-    return None
-
-
-def failure_that_counts(wanted: DesiredModel, seen: ObservedModel) -> Failure | None:
-    """The failure of exactly what is desired now. Cached files undo a failed fetch."""
-    failure = seen.failure
-    if failure is None or failure.during == "stop":
-        return None
-    key = wanted.fetch_key if failure.during == "fetch" else wanted.spec_hash
-    if failure.spec_hash != key:
-        return None
-    files = seen.files
-    if isinstance(files, FilesMissing):
-        return failure if failure.files_digest is None else None
-    if failure.during == "fetch" or failure.files_digest not in (None, files.digest):
-        return None
-    return failure
+        why = f"{told(failure)}; {_DAMAGED if failure.damaged else _BLOCKED}"
+        return Step(state=State.BLOCKED, reason=why)
+    retry = Retry(at=due, delay_seconds=due - failure.at)
+    return Step(state=State.ERROR, reason=told(failure), retry=retry)
 
 
 def _stop(

@@ -103,6 +103,7 @@ def one_model(model: ModelStatus, in_flight: InFlight) -> Json:
         "prefix_digest": model.revision,
         "newer": _newer(model),
         "engine": asdict(model.engine) if model.engine else None,
+        "degraded": model.degraded,
         "warnings": model.detail.warnings,
     }
 

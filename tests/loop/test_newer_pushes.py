@@ -27,7 +27,7 @@ FILES = FilesCached(
 
 
 def look(files: FilesCached | None = FILES, **changes: Any) -> Look:
-    desired = replace(model(), spec_hash=WANTED.spec_hash, **changes)
+    desired = replace(model(M), spec_hash=WANTED.spec_hash, **changes)
     return Look(desired=desired, files=files, assessment=Assessment())
 
 

@@ -191,6 +191,7 @@ def observed_model(name: str, data: Data) -> ObservedModel:
             damaged=failure.get("damaged", False),
             own_files_in_the_way=failure.get("own_files_in_the_way", False),
             ever_loaded=failure.get("ever_loaded", False),
+            exited=failure["during"] in ("load", "run"),
             retry_after_seconds=failure.get("retry_after"),
         ),
     )
