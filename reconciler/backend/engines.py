@@ -165,7 +165,7 @@ class Engines:
             refusal = f"{chosen.reason}{taken_for}"
             return Assessment(refusal=refusal, no_backend=chosen, format=format)
         try:
-            need_permission(spec, chosen.build, self._permissions, model.place)
+            need_permission(model, chosen.build, self._permissions)
         except Rejected as exc:
             return Assessment(choice=chosen, refusal=str(exc))
         try:
@@ -241,7 +241,7 @@ class Engines:
             devices=choice.devices,
             shared_cache=self._shared_cache,
         )
-        need_permission(model.spec, choice.build, self._permissions, model.place)
+        need_permission(model, choice.build, self._permissions)
         info = self._contents.of(files)
         launch = _adapter(choice.build).launch(model, files, choice.build, info, site)
         return replace(

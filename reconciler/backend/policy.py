@@ -15,13 +15,15 @@ from reconciler.manifest.policy import (
     flag_ruling,
     variable_ruling,
 )
-from reconciler.plan.desired import ModelSpec
-from reconciler.plan.ids import Place
+from reconciler.plan.desired import DesiredModel, ModelSpec
 
 
-def need_permission(spec: ModelSpec, build: Build, permissions: Permissions, place: Place) -> None:
-    """Raises Rejected for what is refused here, with what would allow it. `place`: the model's."""
-    for where, ruling, option, allowed in _rulings(spec, build, permissions):
+def need_permission(model: DesiredModel, build: Build, permissions: Permissions) -> None:
+    """Raises Rejected for what is refused here, with its place and with what would allow it."""
+    of = "" if model.stands_in_for is None else "fallback."
+    for map, name, ruling, option, allowed in _rulings(model.spec, build, permissions):
+        where = f"{of}{map}.{name}"
+        place = model.flag_places.get(f"{of}{map}.{canonical(name)}", model.place)
         if ruling.never:
             raise Rejected(f"cannot use {where} ({place}): {ruling.reason}")
         if ruling.name not in allowed:
@@ -33,7 +35,7 @@ def need_permission(spec: ModelSpec, build: Build, permissions: Permissions, pla
 
 def _rulings(
     spec: ModelSpec, build: Build, permissions: Permissions
-) -> Iterator[tuple[str, Ruling, str, frozenset[str]]]:
+) -> Iterator[tuple[str, str, Ruling, str, frozenset[str]]]:
     family = VLLM if build.id.startswith("vllm-") else LLAMA
     for key, value in spec.extra_args.items():
         option = f"--{canonical(key).replace('_', '-')}"
@@ -45,7 +47,7 @@ def _rulings(
         if ruling and ruling.reason == UNKNOWN_FLAG and flag is None and build.flags.complete:
             continue  # nor does this build, which is said when it is put into words
         if ruling:
-            yield f"extra_args.{key}", ruling, ALLOW_FLAG, permissions.flags
+            yield "extra_args", key, ruling, ALLOW_FLAG, permissions.flags
     for name, told in spec.env.items():
         if ruling := variable_ruling(name, told):
-            yield f"env.{name}", ruling, ALLOW_VARIABLE, permissions.variables
+            yield "env", name, ruling, ALLOW_VARIABLE, permissions.variables

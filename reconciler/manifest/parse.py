@@ -4,6 +4,7 @@ Nothing here raises for what a file holds, and the file's name is all that is kn
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
@@ -11,6 +12,7 @@ from pydantic import ValidationError
 
 from reconciler.manifest.claims import Claims, claims_of, clashes
 from reconciler.manifest.explain import explain, nearest
+from reconciler.manifest.flag_places import Places, places_of_defaults, places_of_models
 from reconciler.manifest.model import API_GROUP, API_VERSION, KIND, Document
 from reconciler.manifest.problem import Finding, Problem, dotted, position, shown
 from reconciler.manifest.rules import rule_findings
@@ -34,10 +36,12 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedDocument:
-    """A valid ModelManifest. `model_places` go with `document.spec.models`."""
+    """A valid ModelManifest. `model_places` and `flag_places` go with `document.spec.models`."""
 
     document: Document
     model_places: tuple[Place, ...]
+    flag_places: tuple[Places, ...]
+    default_places: Mapping[str, Places]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +141,12 @@ class _File:
             findings = explain(error)
         else:
             self.documents.append(
-                PlacedDocument(document=document, model_places=self._model_places(root, document))
+                PlacedDocument(
+                    document=document,
+                    model_places=self._model_places(root, document),
+                    flag_places=places_of_models(self.name, root),
+                    default_places=places_of_defaults(self.name, root),
+                )
             )
         wrong = {finding.loc for finding in findings}
         for finding in rule_findings(values):

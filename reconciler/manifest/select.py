@@ -98,6 +98,7 @@ def _desired(entry: ManifestModel) -> DesiredModel:
         spec=spec,
         spec_hash=spec_hash(spec),
         place=entry.place,
+        flag_places=entry.flag_places,
         enabled=model.enabled,
         refresh=Refresh(model.refresh),
         keep_last_good=model.keep_last_good,

@@ -7,6 +7,7 @@ from pydantic import JsonValue
 
 from reconciler.manifest.claims import clashes
 from reconciler.manifest.family import LLAMA, backend_family
+from reconciler.manifest.flag_places import Places
 from reconciler.manifest.model import Defaults, Fallback, Model, NodeSettings
 from reconciler.manifest.parse import ParsedFile, PlacedDocument
 from reconciler.manifest.policy import canonical
@@ -24,6 +25,7 @@ class ManifestModel:
     timeouts: Timeouts
     extra_args: Mapping[str, JsonValue]
     fallback_args: Mapping[str, JsonValue] = field(default_factory=dict)
+    flag_places: Places = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,14 +77,24 @@ def _places(problem: Problem) -> tuple[Place, ...]:
 
 def _models(placed: PlacedDocument) -> Iterator[ManifestModel]:
     spec = placed.document.spec
-    for model, place in zip(spec.models, placed.model_places, strict=True):
+    of_models = zip(spec.models, placed.model_places, placed.flag_places, strict=True)
+    for model, place, flag_places in of_models:
         yield ManifestModel(
             model=model,
             place=place,
             timeouts=_timeouts(spec.defaults, model),
             extra_args=_extra_args(spec.defaults, model.extra_args, family_of(model)),
             fallback_args=_fallback_args(spec.defaults, model.fallback),
+            flag_places={**_default_places(placed.default_places, model), **flag_places},
         )
+
+
+def _default_places(defaults: Mapping[str, Places], model: Model) -> dict[str, Place]:
+    found = {f"extra_args.{flag}": at for flag, at in defaults[family_of(model)].items()}
+    if model.fallback is not None:
+        more = defaults[family_of(model.fallback)]
+        found |= {f"fallback.extra_args.{flag}": at for flag, at in more.items()}
+    return found
 
 
 def _timeouts(defaults: Defaults, model: Model) -> Timeouts:

@@ -97,6 +97,9 @@ class DesiredModel:
     spec: ModelSpec
     spec_hash: SpecHash
     place: Place
+    flag_places: Mapping[str, Place] = field(default_factory=dict)
+    """Where its flags and variables stand, a default's where that is: by `extra_args.NAME` and
+    `env.NAME`, those of its fallback by `fallback.…`."""
     enabled: bool = True
     refresh: Refresh = Refresh.NEVER
     keep_last_good: bool = True

@@ -1,6 +1,7 @@
 """What a node refuses its models, and what its operator lets through."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from reconciler.errors import Rejected
 from reconciler.manifest.policy import STRICT, Permissions
 from reconciler.plan.desired import JsonValue
 from reconciler.plan.ids import Place
-from tests.backend.build import files, inventory, llama_server, model, spec, vllm, xllamacpp
+from tests.backend.build import files, inventory, llama_server, model, vllm, xllamacpp
 
 PLACE = Place(file="prod/models.yaml", line=7, column=5)
 GOLDEN = sorted((Path(__file__).parent / "golden").glob("*.json"))
@@ -28,7 +29,8 @@ def refusal(
     env: dict[str, str] | None = None,
 ) -> str | None:
     try:
-        need_permission(spec(extra_args=extra_args or {}, env=env or {}), build, allow, PLACE)
+        asked = model(extra_args=extra_args or {}, env=env or {})
+        need_permission(replace(asked, place=PLACE), build, allow)
     except Rejected as exc:
         return str(exc)
     return None
@@ -45,6 +47,20 @@ def test_the_refusal_names_the_flag_its_place_the_cause_and_the_cure() -> None:
         "choice on the node; if this node is to allow it, its operator starts the agent with "
         "--allow-engine-env LD_PRELOAD"
     )
+
+
+def test_the_flag_s_own_place_is_told_where_it_is_known() -> None:
+    place = replace(PLACE, line=9)
+    asked = model(extra_args={"trust-remote-code": True})
+    of_its_own = {"extra_args.trust_remote_code": place}
+    of_its_fallback = {"fallback.extra_args.trust_remote_code": place}
+
+    with pytest.raises(Rejected, match=r"extra_args\.trust-remote-code \(prod/models\.yaml:9:5\)"):
+        need_permission(replace(asked, flag_places=of_its_own), vllm(), STRICT)
+
+    stands_in = replace(asked, flag_places=of_its_fallback, stands_in_for=asked.spec)
+    with pytest.raises(Rejected, match=r"cannot use fallback\.extra_args\.\S+ \(prod/\S+:9:5\)"):
+        need_permission(stands_in, vllm(), STRICT)
 
 
 def test_what_the_agent_sets_is_refused_whatever_is_allowed() -> None:

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from reconciler.manifest.parse import MAX_PROBLEMS, ParsedFile, parse_file
+from reconciler.manifest.union import union
 from tests.manifest.texts import FOREIGN, manifest, model
 
 
@@ -169,6 +170,33 @@ def test_a_model_is_placed_at_its_name() -> None:
     (document,) = parse(text).documents
 
     assert str(document.model_places[0]) == "a.yaml:7:13"
+
+
+def test_flags_and_variables_are_placed_at_their_keys() -> None:
+    text = b"""apiVersion: xgen.io/v1alpha1
+kind: ModelManifest
+metadata: {name: x}
+spec:
+  defaults:
+    extra_args: {vllm: {max-num-seqs: 4, seed: 1}}
+  models:
+    - name: a
+      source: huggingface/org_a
+      extra_args:
+        trust-remote-code: true
+        seed: 2
+      env: {LEVEL: x}
+      fallback: {source: gguf/org_a, env: {OTHER: y}}
+"""
+    (entry,) = union([parse(text)]).models
+
+    assert {name: str(place) for name, place in entry.flag_places.items()} == {
+        "extra_args.max_num_seqs": "a.yaml:6:25",
+        "extra_args.seed": "a.yaml:12:9",
+        "extra_args.trust_remote_code": "a.yaml:11:9",
+        "env.LEVEL": "a.yaml:13:13",
+        "fallback.env.OTHER": "a.yaml:14:44",
+    }
 
 
 def test_a_missing_value_is_placed_at_its_key() -> None:
