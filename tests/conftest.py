@@ -35,6 +35,7 @@ KNOWN = (
     "needs the right to mount",
     "no user namespace with a limit of its own",
     "no pid namespace of our own",
+    "no cgroup v2 that can be written",
     "no prebuilt llama-server for this machine",
     "no aiperf for this Python",
 )

@@ -24,8 +24,9 @@ from reconciler.apply.loading import run_checks, until_ready
 from reconciler.apply.logs import log_path, rotate, tail
 from reconciler.apply.ports import Ports
 from reconciler.apply.reaper import become_subreaper
-from reconciler.apply.records import Records
+from reconciler.apply.records import Records, SpawnRecord
 from reconciler.apply.spawn import Order, Started, start
+from reconciler.apply.traces import remove_traces
 from reconciler.apply.within import within
 from reconciler.backend.launch import Launch
 from reconciler.errors import Bug, Transient
@@ -75,7 +76,7 @@ class Backends:
         self._exits: list[BackendExited] = []
         self._earlier: frozenset[Nonce] = frozenset()
         self._problems: tuple[str, ...] = ()
-        self._unremoved: dict[Nonce, str] = {}
+        self._unremoved: dict[Nonce, tuple[SpawnRecord, str]] = {}
         self._ended_unseen: list[Ended] = []
         self._pages = EnginePages()
         self._clients = contextlib.AsyncExitStack()
@@ -86,7 +87,7 @@ class Backends:
     @property
     def problems(self) -> tuple[str, ...]:
         """What is doubtful, cannot be read or not removed, as sentences. It stops nothing."""
-        return (*self._problems, *self._unremoved.values())
+        return (*self._problems, *(problem for _, problem in self._unremoved.values()))
 
     async def open(self) -> None:
         """Find what earlier agents left, and go on with it where that can be (R9); the rest is for
@@ -286,7 +287,7 @@ class Backends:
     async def _end(self, held: Held) -> None:
         """Nobody is left of it: tell so, and forget it, whatever the disk says."""
         exited = await self._exited(held, held.view) if held.view is not None else None
-        await self._remove(held.nonce)
+        await self._remove(held.kin.record)
         del self._held[held.nonce]
         if held.kin.leader is not None:
             held.kin.leader.close()
@@ -294,13 +295,17 @@ class Backends:
             self._exits.append(exited)
         self._wake()
 
-    async def _remove(self, nonce: Nonce) -> None:
-        """Where the disk does not let go of a record, each sweep tries again."""
-        problem = await asyncio.to_thread(self._records.remove, nonce)
+    async def _remove(self, record: SpawnRecord) -> None:
+        """And its traces. Where the system does not let go of one, each sweep tries again."""
+
+        def remove() -> str | None:
+            return remove_traces(record) or self._records.remove(record.nonce)
+
+        problem = await asyncio.to_thread(remove)
         if problem is not None:
-            self._unremoved[nonce] = problem
+            self._unremoved[record.nonce] = (record, problem)
         else:
-            self._unremoved.pop(nonce, None)
+            self._unremoved.pop(record.nonce, None)
 
     async def _exited(self, held: Held, view: BackendView) -> BackendExited:
         now = self._clock()
@@ -330,8 +335,8 @@ class Backends:
             self._sweep_due.clear()
             try:
                 await self._sweep()
-                for nonce in tuple(self._unremoved):
-                    await self._remove(nonce)
+                for record, _ in tuple(self._unremoved.values()):
+                    await self._remove(record)
                 if self._problems and number % DOUBT_SWEEPS == 0:
                     await self._look_again()
             except Exception:  # noqa: BLE001  the boundary of the task: the next sweep may do better
@@ -344,7 +349,7 @@ class Backends:
         await asyncio.to_thread(self._look, watched)
         for held in watched:
             if held.nonce not in self._held:  # its record may have been written after its end
-                await self._remove(held.nonce)
+                await self._remove(held.kin.record)
                 continue
             leader = held.kin.leader
             if (leader is None or leader.gone.is_set()) and (held.view or not held.kin.alive):
@@ -379,7 +384,7 @@ class Backends:
 
         findings, unreadable = await asyncio.to_thread(read)
         for ended in findings.ended:
-            await self._remove(ended.record.nonce)
+            await self._remove(ended.record)
             if ended.record.nonce not in self._held:
                 self._ended_unseen.append(ended)
         self._earlier = findings.open

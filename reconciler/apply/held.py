@@ -1,7 +1,6 @@
 """One spawn as the agent holds it, from its start (or its discovery) to its proven end."""
 
 import asyncio
-import signal
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -163,7 +162,7 @@ class Held:
         leader = self.kin.leader
         self.asked = self.asked or leader is None or not leader.gone.is_set()
         self._urgent.set()
-        self.kin.send(self.kin.alive, signal.SIGKILL)
+        self.kin.kill()
         self.begin_end()
 
     async def close(self) -> None:

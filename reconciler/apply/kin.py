@@ -4,6 +4,7 @@ import os
 import signal
 from collections.abc import Sequence
 
+from reconciler.apply.cgroup import kill, members, recorded
 from reconciler.apply.leader import Leader, send
 from reconciler.apply.reaper import reap
 from reconciler.apply.records import SpawnRecord
@@ -26,7 +27,8 @@ class Kin:
     """The processes of one spawn. `leader` is None where it was dead when we came.
 
     What was once proven stays proven: a process that leaves the session, or loses its parent
-    (double fork), is known by pid and start time from then on.
+    (double fork), is known by pid and start time from then on. Who is in its group is proven by
+    that, with any environment.
     """
 
     def __init__(self, record: SpawnRecord, leader: Leader | None) -> None:
@@ -35,6 +37,7 @@ class Kin:
         self._born_here = leader is not None and leader.held
         self._alive: tuple[Process, ...] = ()
         self._sessions: tuple[int, ...] = record.all_sessions
+        self._group = recorded(record.nonce, record.cgroup)
         self._shared: frozenset[int] = frozenset()
 
     @property
@@ -53,25 +56,30 @@ class Kin:
         Reads /proc, so it belongs in a thread.
         """
         table = table if table is not None else read_processes()
+        # Asked after the look, too: who is there then and was alive at the look was there already,
+        # or is not proven by its start time.
+        grouped = members(self._group) if self._group is not None else frozenset()
+        known = {process.pid: process.start_ticks for process in self._alive}
+        known |= {pid: table[pid].start_ticks for pid in grouped if pid in table}
         # Asked after the look: who leads the session now has led it all the while.
         held = self.leader is not None and self.leader.held
-        members = family(
+        found = family(
             Lineage(
                 nonce=self.record.nonce,
                 sessions=self._sessions,
                 held=held,
                 reaper=os.getpid() if self._born_here else None,
-                known={process.pid: process.start_ticks for process in self._alive},
+                known=known,
             ),
             table,
             nonce_of,
         )
-        alive = tuple(member for member in members if member.alive)
+        alive = tuple(member for member in found if member.alive)
         first = self._sessions[:1]
         later = {member.session for member in alive} - {*first, os.getsid(0)}
         self._alive = alive
         self._sessions = (*first, *sorted(later))
-        for member in members:
+        for member in found:
             if not member.alive and not (held and member.pid == self.record.pid):
                 reap(member)
         return alive
@@ -84,6 +92,12 @@ class Kin:
             processes = [process for process in processes if process.group != leader.pid]
         for process in processes:
             send(process, number)
+
+    def kill(self) -> None:
+        """SIGKILL to whom the last look saw, and to who has come to its group since."""
+        self.send(self._alive, signal.SIGKILL)
+        if self._group is not None:
+            kill(self._group)
 
     def note_shared_memory(self) -> None:
         """Remember what those have mapped who live now. Reads /proc."""

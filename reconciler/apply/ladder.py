@@ -90,7 +90,7 @@ async def _kill(kin: Kin, seconds: float) -> tuple[Process, ...]:
                 return ()
             kin.reap_leader()
         else:
-            kin.send(left, signal.SIGKILL)
+            kin.kill()
             if _now() >= deadline:
                 return left
             await asyncio.sleep(next(steps))

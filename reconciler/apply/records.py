@@ -27,9 +27,11 @@ class SpawnRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     `written_ticks`: when the record was first written, in ticks after boot; the process is not
     older. `session`, `start_ticks`, `pid`: None until the process is there; the session's number is
     its leader's pid. `sessions`: others that its processes opened. `argv`: keys are masked.
-    `loaded`: it served once. `spec`, `launch`: for the next agent, which takes it over by them
-    (`apply.adoption`); apart, so that a record tells of a process though they cannot be read.
-    `launch_hash`: of command and variables; to compare starts by.
+    `scratch`: its folders for sockets and temporary files. `cgroup`: where its group is, if one
+    could be made. `loaded`: it served once.
+    `spec`, `launch`: for the next agent, which takes it over by them (`apply.adoption`); apart, so
+    that a record tells of a process though they cannot be read. `launch_hash`: of command and
+    variables; to compare starts by.
     """
 
     version: int
@@ -53,6 +55,8 @@ class SpawnRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     start_ticks: int | None = None
     session: int | None = None
     sessions: tuple[int, ...] = ()
+    scratch: tuple[str, ...] = ()
+    cgroup: str | None = None
     loaded: bool = False
     first_answer_seconds: float = 300.0
     spec: msgspec.Raw = NOTHING

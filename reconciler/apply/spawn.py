@@ -13,9 +13,12 @@ from pathlib import Path
 import msgspec
 
 from reconciler.apply.adoption import keep, launch_hash
+from reconciler.apply.cgroup import enter, group_of
 from reconciler.apply.kept_spec import encode_spec
 from reconciler.apply.logs import open_log, write_header
 from reconciler.apply.records import VERSION, Records, SpawnRecord, cause_and_cure
+from reconciler.apply.scratch import Scratch, make, scratch_of
+from reconciler.apply.traces import remove_traces
 from reconciler.backend.environment import NONCE_VARIABLE
 from reconciler.backend.launch import Launch
 from reconciler.errors import Rejected, Transient
@@ -38,6 +41,7 @@ _HOPELESS = frozenset(
     }
 )
 """What exec refuses for ever, as long as the command stays the same."""
+_TEMPORARY = "TMPDIR"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,9 +88,10 @@ def start(order: Order, records: Records) -> Started:
 
 def _start(order: Order, records: Records, log: int) -> Started:
     argv = _masked(order)
+    scratch = scratch_of(order.nonce, order.launch.env.get(_TEMPORARY))
     try:
         write_header(log, _header(order, argv))
-        record = _record(order, argv, log_offset=os.fstat(log).st_size)
+        record = _record(order, argv, scratch, log_offset=os.fstat(log).st_size)
         records.write(record)
     except OSError as exc:
         why = cause_and_cure(exc, order.log.parent)
@@ -94,9 +99,11 @@ def _start(order: Order, records: Records, log: int) -> Started:
     except Transient as exc:
         raise Transient(f"cannot start {order.model}: {exc}") from exc
     try:
-        pid, pidfd = _execute(order, log)
+        _make_scratch(order, scratch)
+        pid, pidfd = _execute(order, scratch, record.cgroup, log)
     except BaseException:
-        records.remove(order.nonce)  # what cannot be removed is removed by the next agent
+        if remove_traces(record) is None:  # what cannot be removed is removed by the next agent
+            records.remove(order.nonce)
         raise
     process = read_process(pid)
     record = msgspec.structs.replace(
@@ -109,13 +116,28 @@ def _start(order: Order, records: Records, log: int) -> Started:
     return Started(record=record, pid=pid, pidfd=pidfd)
 
 
-def _execute(order: Order, log: int) -> tuple[int, int]:
+def _make_scratch(order: Order, scratch: Scratch) -> None:
+    try:
+        make(scratch)
+    except OSError as exc:
+        folders = " and ".join(scratch.folders)
+        why = f"cannot make {folders}: {_text(exc)}"
+        raise Transient(f"cannot start {order.model}: {why}") from exc
+
+
+def _execute(order: Order, scratch: Scratch, cgroup: str | None, log: int) -> tuple[int, int]:
     """Pid and pidfd of the new child."""
     launch = order.launch
+    sockets = dict.fromkeys(launch.socket_variables, str(scratch.sockets))
     try:
         child = subprocess.Popen(
             launch.argv,
-            env={**launch.env, NONCE_VARIABLE: order.nonce},
+            env={
+                **launch.env,
+                **sockets,
+                _TEMPORARY: str(scratch.temporary),
+                NONCE_VARIABLE: order.nonce,
+            },
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -127,6 +149,8 @@ def _execute(order: Order, log: int) -> tuple[int, int]:
     except OSError as exc:
         kind = Rejected if exc.errno in _HOPELESS else Transient
         raise kind(f"cannot start {order.model}: {launch.argv[0]}: {_text(exc)}") from exc
+    if cgroup is not None:
+        enter(Path(cgroup), child.pid)
     try:
         pidfd = os.pidfd_open(child.pid)
     except OSError as exc:  # too many open files, say; nobody could watch it
@@ -138,7 +162,7 @@ def _execute(order: Order, log: int) -> tuple[int, int]:
     return child.pid, pidfd
 
 
-def _record(order: Order, argv: Sequence[str], *, log_offset: int) -> SpawnRecord:
+def _record(order: Order, argv: Sequence[str], scratch: Scratch, *, log_offset: int) -> SpawnRecord:
     return SpawnRecord(
         version=VERSION,
         nonce=order.nonce,
@@ -157,6 +181,8 @@ def _record(order: Order, argv: Sequence[str], *, log_offset: int) -> SpawnRecor
         api_key=order.launch.api_key,
         log=str(order.log),
         log_offset=log_offset,
+        scratch=scratch.folders,
+        cgroup=str(group) if (group := group_of(order.nonce)) is not None else None,
         first_answer_seconds=order.first_answer_seconds,
         spec=msgspec.Raw(encode_spec(order.spec)),
         launch=keep(order.launch),

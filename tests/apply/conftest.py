@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.apply.world import World
+from tests.traces import remove_traces
 
 
 @pytest.fixture
@@ -50,5 +51,6 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         for process in made.processes():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process.pid, signal.SIGKILL)
+        remove_traces(made.data_dir)
     assert not left, f"left behind: {', '.join(map(str, left))}"
     assert not live

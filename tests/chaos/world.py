@@ -25,6 +25,7 @@ from tests.chaos.engine import install
 from tests.chaos.hub import Hub, hub
 from tests.e2e.agent import Agent, Entry
 from tests.ports import own_ports
+from tests.traces import remove_traces
 from tests.waiting import wait_until
 
 _SLACK_SECONDS = 60.0
@@ -223,3 +224,4 @@ def _clear(made: World) -> None:
         if not left:
             break
     made.decoys.end()
+    remove_traces(made.agent.data)

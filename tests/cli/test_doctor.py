@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.apply.cgroup import own_group
 from tests.cli.command import xgen_model
 from tests.e2e.agent import MINIMAL_GGUF, llama_server_stand_in
 from tests.manifest.texts import manifest, model
@@ -58,6 +59,17 @@ def test_a_machine_that_is_well_passes_and_nothing_is_made(root: Path) -> None:
     assert found["selection"][0]["message"] == "node-a would run m"
     assert found["files of m"][0]["message"] == f"gguf/org_m: 1 file, {len(MINIMAL_GGUF)} bytes"
     assert not (root / "data").exists()
+
+
+def test_says_whether_backends_get_a_group_of_their_own(root: Path) -> None:
+    _, found = checked(root)
+
+    (said,) = found["cgroup"]
+    ours = own_group()
+    if isinstance(ours, str):
+        assert (said["level"], said["message"].startswith(ours)) == ("skip", True)
+    else:
+        assert said["message"] == f"each backend gets a group of its own in {ours}"
 
 
 def test_a_model_that_is_not_imported_yet_is_well(root: Path) -> None:

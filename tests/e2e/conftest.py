@@ -9,6 +9,7 @@ import pytest
 
 from tests.e2e.agent import Agent, llama_server_stand_in
 from tests.e2e.clients import start_for_clients
+from tests.traces import remove_traces
 
 MakeAgent = Callable[..., Agent]
 
@@ -37,6 +38,7 @@ def agents(folder: Path) -> Iterator[MakeAgent]:
         left = agent.processes()
         for pid in left:
             agent.end_stranger(pid)
+        remove_traces(agent.data)
         assert not left, f"left behind: {left}\n{agent.log}"
 
 

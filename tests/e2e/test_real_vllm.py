@@ -208,10 +208,13 @@ def test_a_killed_api_server_takes_its_engine_along_and_a_load_can_be_stopped(no
     before = _of(node, "chat")
     family = _family(before["pid"])
     segments = mapped_by(family)
+    sockets = _sockets(before["pid"])
     assert len(family) == 4
+    assert any(path.is_socket() for path in sockets.iterdir())
 
     os.kill(before["pid"], signal.SIGKILL)
     _assert_gone(node, family, segments, before["port"])
+    wait_until(lambda: not sockets.exists(), what="its sockets are gone")
 
     def loads(entry: Entry) -> bool:
         return bool(entry["state"] == "loading" and entry["pid"] and len(_family(entry["pid"])) > 2)
@@ -233,6 +236,7 @@ def test_an_agent_that_ends_in_mid_stream_leaves_nothing(node: Agent) -> None:
     """
     family = node.processes()
     segments = mapped_by(family)
+    sockets = [_sockets(_of(node, name)["pid"]) for name in SERVED]
     ports = [_of(node, name)["port"] for name in SERVED]
     body = {
         "model": "chat",
@@ -254,6 +258,8 @@ def test_an_agent_that_ends_in_mid_stream_leaves_nothing(node: Agent) -> None:
             assert told or "data: [DONE]" not in rest
     for port in ports:
         _assert_gone(node, family, segments, port)
+    assert not [folder for folder in sockets if folder.exists()]
+    assert list(node.scratch.iterdir()) == []
 
 
 def _of(agent: Agent, name: str) -> Entry:
@@ -273,6 +279,12 @@ def _session(process: Path) -> int | None:
     except OSError:
         return None
     return None if words[0] == "Z" else int(words[3])
+
+
+def _sockets(leader: int) -> Path:
+    """The folder of a backend for its sockets, as it was told."""
+    environment = Path(f"/proc/{leader}/environ").read_text(encoding="utf-8")
+    return Path(environment.partition("VLLM_RPC_BASE_PATH=")[2].partition("\0")[0])
 
 
 def _title(pid: int) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from reconciler import __version__
+from reconciler.apply.cgroup import own_group
 from reconciler.cli.checks.finding import Finding, fail, ok, size, skip, warn
 
 _DISTRIBUTION = "xgen-model"
@@ -30,6 +31,7 @@ def machine_findings(models_dir: Path) -> Iterator[Finding]:
     yield _packages()
     yield _open_files()
     yield _shared_memory(Path("/dev/shm"))
+    yield _groups()
     yield _clock()
     yield _disk(models_dir)
 
@@ -92,6 +94,15 @@ def _shared_memory(path: Path) -> Finding:
         f"{path} has {size(total)}; engines on several GPUs need more",
         "docker run --shm-size 8g, or an emptyDir with medium: Memory on /dev/shm",
     )
+
+
+def _groups() -> Finding:
+    """Not a fault: without one, /proc tells who is ours, but for who hides from it."""
+    found = own_group()
+    if isinstance(found, str):
+        without = f"{found}; backends are told by their sessions and environment alone"
+        return skip("cgroup", without)
+    return ok("cgroup", f"each backend gets a group of its own in {found}")
 
 
 def _clock() -> Finding:
