@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 
 from reconciler import log
-from reconciler.cli.agent_process import run_until_signalled
 from reconciler.cli.allowed import AllowedFiles, AllowedFlags, AllowedVariables, permissions
 from reconciler.cli.engine_option import EngineOption, named_engines
 from reconciler.cli.node_name import check_default, node_name
@@ -230,4 +229,7 @@ def run(
     if supervise and supervisor is None:
         console = log.is_console(log_format, sys.stderr)
         become_supervisor(console=console, level=log_level, on_exit=on_exit)
+    # Here, since a supervisor needs nothing of the agent, and is to be there soon.
+    from reconciler.cli.agent_process import run_until_signalled
+
     return run_until_signalled(settings, supervisor=supervisor)

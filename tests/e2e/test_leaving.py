@@ -54,7 +54,7 @@ def left(agent: Agent) -> list[str]:
     return [line.split('"pid": ')[1].split(",")[0] for line in lines]
 
 
-def test_what_serves_and_what_loads_is_left_and_said(leaving: Agent) -> None:
+def test_what_serves_and_what_loads_is_left_and_taken_over(leaving: Agent) -> None:
     slow = model("slow", env='{STAND_IN: "--ready-after 600"}')
     begin(leaving, model("a"), slow, a="loaded", slow="loading")
     assert leaving.process is not None
@@ -70,7 +70,13 @@ def test_what_serves_and_what_loads_is_left_and_said(leaving: Agent) -> None:
     assert sorted(left(leaving)) == sorted(map(str, pids.values()))
     assert "it is loaded" in leaving.log
     assert "it still loads" in leaving.log
-    end_what_is_left(leaving)
+    leaving.start("--on-exit", "stop")
+    leaving.wait_up()
+    leaving.wait_state("a", "loaded")
+    leaving.wait_state("slow", "loading")
+    assert {entry["name"]: entry["pid"] for entry in leaving.self_view()["models"]} == pids
+    assert leaving.stop() == 0
+    assert leaving.processes() == []
 
 
 def test_a_stream_may_end_while_new_requests_are_refused_and_the_status_tells_so(

@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -40,6 +41,29 @@ def serving(agent: Agent, *models: str) -> int:
     return int(agent.wait_state("a", "loaded")["pid"])
 
 
+def crash(agent: Agent, pid: int) -> None:
+    """Kill the agent, and wait until another one answers."""
+    lives = agent.log.count('"agent started"')
+    os.kill(pid, signal.SIGKILL)
+    wait_until(
+        lambda: agent.log.count('"agent started"') > lives, what=f"a new one\n{agent.recent_log}"
+    )
+    agent.wait_up()
+
+
+def test_a_crash_of_the_agent_costs_no_model(supervised: Agent) -> None:
+    pid = serving(supervised)
+    crash(supervised, pid_of_agent(supervised))
+    assert supervised.wait_state("a", "loaded")["pid"] == pid
+    assert "SigBlk:\t0000000000000000" in Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    told = supervised.self_view()["agent"]
+    assert told["pid"] == pid_of_agent(supervised)
+    assert told["supervision"]["restarts"] == 1
+    assert told["supervision"]["crash"].startswith("killed by SIGKILL at 2")
+    assert supervised.stop() == 0
+    assert supervised.processes() == []
+
+
 def test_an_agent_that_is_killed_while_it_ends_leaves_no_backend(supervised: Agent) -> None:
     deaf = '{STAND_IN: "--ignore-sigterm"}'
     pid = serving(supervised, model("a", env=deaf, timeouts="{stop: 2s, kill: 10s}"))
@@ -63,6 +87,7 @@ def test_an_agent_whose_supervisor_is_killed_ends_as_it_was_told(supervised: Age
     assert supervised.processes() == []
 
 
+@pytest.mark.slow
 def test_what_the_agent_cannot_start_with_ends_the_whole(
     supervised: Agent, make_agent: MakeAgent
 ) -> None:
@@ -93,8 +118,25 @@ def contained(make_agent: MakeAgent) -> Iterator[Agent]:
         agent.process.kill()
 
 
-def test_what_cannot_be_left_is_said_at_the_start(contained: Agent) -> None:
-    """Process 1 takes all others of its namespace along, whatever the agent does."""
-    serving(contained)
+def children(pid: int) -> list[int]:
+    """Zombies included."""
+    told = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8")
+    return [int(child) for child in told.split()]
+
+
+def test_as_process_1_of_a_container_it_keeps_the_models_and_reaps(contained: Agent) -> None:
+    pid = serving(contained, model("a", env='{STAND_IN: "--spawn-children 2"}'))
     assert "on-exit leave cannot work" in contained.log
     assert "process 1" in contained.self_view()["agent"]["on_exit_problem"]
+    assert contained.process is not None
+    (first,) = children(contained.process.pid)
+    (agent,) = children(first)
+    crash(contained, agent)
+    assert contained.wait_state("a", "loaded")["pid"] == pid
+    (backend,) = (child for child in children(first) if child != agent and children(child))
+    os.kill(backend, signal.SIGKILL)
+    contained.wait_model("a", lambda entry: entry["state"] == "loaded" and entry["pid"] != pid)
+    wait_until(lambda: len(children(first)) == 1, what="only the agent is left")
+    os.kill(first, signal.SIGTERM)
+    assert contained.process.wait(60) == 0
+    assert contained.processes() == []
