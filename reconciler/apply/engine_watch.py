@@ -1,14 +1,16 @@
 """Looks whether this node's engines were replaced, and lets the door to them know the new ones."""
 
 import asyncio
+import threading
 from collections.abc import Callable
-from types import TracebackType
-from typing import Self
+from contextlib import AbstractAsyncContextManager, suppress
 
 import structlog
 
+from reconciler.apply.beside import beside
 from reconciler.apply.daemon_thread import in_daemon_thread
 from reconciler.apply.within import within
+from reconciler.backend.asking import GivenUp, until
 from reconciler.backend.discovery import Discovery
 from reconciler.backend.engines import Engines
 
@@ -18,14 +20,11 @@ PAUSE_SECONDS = 5.0
 """Between looks at files, which cost some twenty calls to the kernel. What has changed is asked at
 the second look that finds it the same."""
 END_SECONDS = 10.0
-"""For an engine that is being asked to answer, or to be ended by its time limit."""
+"""For an engine that is being asked to be ended, with whatever it has started."""
 
 
 class EngineWatch:
-    """As an async context manager it looks for as long as it is open.
-
-    `wake`: called when something is new. `pause_seconds`: between looks.
-    """
+    """`wake`: called when something is new. `pause_seconds`: between looks."""
 
     def __init__(
         self,
@@ -40,23 +39,15 @@ class EngineWatch:
         self._wake = wake
         self._pause_seconds = pause_seconds
         self._closing = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._given_up = threading.Event()
 
-    async def __aenter__(self) -> Self:
-        self._task = asyncio.create_task(self._run(), name="engines")
-        return self
+    def looking(self) -> AbstractAsyncContextManager[None]:
+        """It looks for as long as that is open."""
+        return beside(self._run, name="engines", end=self._end, end_seconds=END_SECONDS)
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def _end(self) -> None:
         self._closing.set()
-        if self._task is not None:
-            await asyncio.wait([self._task], timeout=END_SECONDS)
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        self._given_up.set()
 
     async def _run(self) -> None:
         while not await within(self._pause_seconds, self._closing):
@@ -69,4 +60,5 @@ class EngineWatch:
                 self._wake()
 
     def _look(self) -> None:
-        self._engines.take_up(self._discovery.look())
+        with suppress(GivenUp), until(self._given_up):
+            self._engines.take_up(self._discovery.look())

@@ -2,12 +2,12 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self
 
 import structlog
 
+from reconciler.apply.beside import beside
 from reconciler.apply.daemon_thread import in_daemon_thread
 from reconciler.apply.within import within
 from reconciler.observe.processes import HOST_PID_NAMESPACE, pid_namespace, read_process
@@ -39,9 +39,7 @@ class Surveyed:
 
 
 class GpuWatch:
-    """As an async context manager it asks for as long as it is open.
-
-    `survey` blocks, in a thread of its own that nobody waits for at the end. `clock`: monotonic
+    """`survey` blocks, in a thread of its own that nobody waits for at the end. `clock`: monotonic
     seconds. `wake`: called after each survey. `rest_seconds`: between two of them at least.
     """
 
@@ -60,7 +58,6 @@ class GpuWatch:
         self._surveyed: Surveyed | None = None
         self._closing = asyncio.Event()
         self._hurry = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
 
     @property
     def surveyed(self) -> Surveyed | None:
@@ -80,22 +77,13 @@ class GpuWatch:
         """An operator wants to know now, whatever is known."""
         self._hurry.set()
 
-    async def __aenter__(self) -> Self:
-        self._task = asyncio.create_task(self._run(), name="gpus")
-        return self
+    def asking(self) -> AbstractAsyncContextManager[None]:
+        """It asks for as long as that is open."""
+        return beside(self._run, name="gpus", end=self._end, end_seconds=END_SECONDS)
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def _end(self) -> None:
         self._closing.set()
         self._hurry.set()
-        if self._task is not None:
-            await asyncio.wait([self._task], timeout=END_SECONDS)
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self) -> None:
         while not self._closing.is_set():

@@ -49,6 +49,7 @@ class HubQuestions(Generic[T]):
         self._tasks = ModelTasks(kind, self._ask)
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._again = asyncio.Event()
+        self._hurries = 0
         self._told: dict[ModelName, T] = {}
         self.told: Mapping[ModelName, T] = MappingProxyType(self._told)
         """It changes as the hub does."""
@@ -61,6 +62,7 @@ class HubQuestions(Generic[T]):
 
     def hurry(self) -> None:
         """Ask again now: somebody says that the hub has changed."""
+        self._hurries += 1
         self._again.set()
 
     async def close(self) -> None:
@@ -70,6 +72,7 @@ class HubQuestions(Generic[T]):
         structlog.contextvars.bind_contextvars(model=model)
         self._told.pop(model, None)
         while True:
+            hurries = self._hurries
             told = await self._answer(spec)
             if told != self._told.get(model):
                 self._told.pop(model, None)
@@ -78,7 +81,8 @@ class HubQuestions(Generic[T]):
                 self._wake()
             if self._store is None:
                 return
-            await pause(self._between_seconds, self._again)
+            if hurries == self._hurries:  # else it was asked before the hub had changed
+                await pause(self._between_seconds, self._again)
 
     async def _answer(self, spec: ModelSpec) -> T | None:
         store, found = self._store, [self._silence]

@@ -10,10 +10,16 @@ import select
 import signal
 import subprocess
 import tempfile
-from collections.abc import Sequence
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 from secrets import token_hex
 
+_LOOK_SECONDS = 0.1
+"""Between looks whether an answer is still waited for."""
+_given_up: ContextVar[threading.Event | None] = ContextVar("given_up", default=None)
 _MARK = "XGEN_PROBE"
 """A variable; its value, new for each question, tells what the program has started."""
 _DEATH_SECONDS = 5.0
@@ -27,6 +33,20 @@ class Unusable(Exception):
     """What the engine did, as the rest of a sentence that begins with its path."""
 
 
+class GivenUp(Exception):
+    """Nobody waits for the answer any more."""
+
+
+@contextlib.contextmanager
+def until(given_up: threading.Event) -> Iterator[None]:
+    """Questions asked in here raise GivenUp once that is set, with all that they started ended."""
+    token = _given_up.set(given_up)
+    try:
+        yield
+    finally:
+        _given_up.reset(token)
+
+
 def need_executable(path: str) -> None:
     if not os.path.isfile(path):
         raise Unusable("is not a file")
@@ -35,7 +55,7 @@ def need_executable(path: str) -> None:
 
 
 def ask(command: Sequence[str], when: str, search_path: str, seconds: float) -> str:
-    """Everything that it prints, on either stream. Raises Unusable."""
+    """Everything that it prints, on either stream. Raises Unusable, or GivenUp (`until`)."""
     mark = token_hex(16)
     # Not a pipe: a child of the engine's may hold it open for ever.
     with tempfile.TemporaryFile() as output:
@@ -65,12 +85,20 @@ def ask(command: Sequence[str], when: str, search_path: str, seconds: float) -> 
 
 
 def _has_ended(pid: int, seconds: float) -> bool:
-    """Waits for it, and leaves it to be reaped."""
+    """Waits for it, and leaves it to be reaped. Raises GivenUp."""
+    given_up, deadline = _given_up.get(), time.monotonic() + seconds
     pidfd = os.pidfd_open(pid)
     try:
         poll = select.poll()
         poll.register(pidfd, select.POLLIN)
-        return bool(poll.poll(seconds * 1000))
+        while True:
+            left = deadline - time.monotonic()
+            if poll.poll(max(min(left, _LOOK_SECONDS), 0) * 1000):
+                return True
+            if left <= 0:
+                return False
+            if given_up is not None and given_up.is_set():
+                raise GivenUp
     finally:
         os.close(pidfd)
 

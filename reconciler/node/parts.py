@@ -128,10 +128,10 @@ async def assembled(
     await asyncio.to_thread(cache.open)
     metrics.show_imports({state.value: partial(imports.count, state) for state in JobState})
     metrics.show_cache(lambda: cache.used_bytes, lambda: cache.keeper.budget_bytes)
-    async with watch, AsyncExitStack() as stack:
+    async with watch.asking(), AsyncExitStack() as stack:
         found = _discovery(settings)
         engines = await asyncio.to_thread(_engines, settings, found)
-        await stack.enter_async_context(EngineWatch(found, engines, wake=wakeup.set))
+        await stack.enter_async_context(EngineWatch(found, engines, wake=wakeup.set).looking())
         await asyncio.to_thread(imports.open)
         stack.push_async_callback(asyncio.to_thread, imports.close)
         writer = _writer(settings)

@@ -6,7 +6,9 @@ from pathlib import Path
 
 from reconciler.apply.engine_watch import EngineWatch
 from reconciler.backend.engines import Engines
+from tests.backend.build import executable
 from tests.backend.test_discovery import Watched
+from tests.e2e.agent import is_alive
 from tests.waiting import wait_until
 
 
@@ -17,7 +19,9 @@ async def test_a_replaced_engine_is_taken_up_and_wakes_the_loop(tmp_path: Path) 
     engines = Engines(watched.discovery.look())
     first = engines.inventory
 
-    async with EngineWatch(watched.discovery, engines, wake=awake.set, pause_seconds=0.01):
+    async with EngineWatch(
+        watched.discovery, engines, wake=awake.set, pause_seconds=0.01
+    ).looking():
         watched.put("2")
         async with asyncio.timeout(30):
             await awake.wait()
@@ -35,10 +39,30 @@ async def test_what_stays_wakes_nobody(tmp_path: Path) -> None:
     engines = Engines(watched.discovery.look())
     first, looks = engines.inventory, watched.looks
 
-    async with EngineWatch(watched.discovery, engines, wake=awake.set, pause_seconds=0.001):
+    async with EngineWatch(
+        watched.discovery, engines, wake=awake.set, pause_seconds=0.001
+    ).looking():
         more = partial(wait_until, lambda: watched.looks >= looks + 5, what="five more looks")
         await asyncio.to_thread(more)
 
     assert engines.inventory is first
     assert not awake.is_set()
     assert watched.asked == 1
+
+
+async def test_an_engine_that_does_not_answer_holds_up_no_end(tmp_path: Path) -> None:
+    watched, pid = Watched(tmp_path), tmp_path / "pid"
+    watched.put("1")
+    engines = Engines(watched.discovery.look())
+    first = engines.inventory
+    watch = EngineWatch(watched.discovery, engines, wake=lambda: None, pause_seconds=0.01)
+
+    async with watch.looking():
+        hangs = executable(
+            tmp_path / "new", f"echo $$ > {pid}.new; mv {pid}.new {pid}; exec sleep 600", "/bin/sh"
+        )
+        hangs.replace(watched.path)
+        await asyncio.to_thread(partial(wait_until, pid.exists, what="it is asked"))
+
+    assert not is_alive(int(pid.read_text()))
+    assert engines.inventory is first

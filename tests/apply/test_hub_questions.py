@@ -1,6 +1,7 @@
 """A hub in a folder is asked: for the GGUF of what cannot run otherwise, and what it offers."""
 
 import asyncio
+import threading
 from functools import partial
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from reconciler.backend.offer import HubSays
 from reconciler.cache.beside import gguf_beside, gguf_hint
 from reconciler.cache.store import Store
 from reconciler.node.offers import offer_of
+from reconciler.plan.desired import ModelSpec
 from reconciler.plan.ids import ModelName
 from tests.apply.test_comparisons import until
 from tests.cache.specs import CountingStore, put, spec
@@ -85,3 +87,28 @@ async def test_what_the_hub_cannot_tell_keeps_nobody_waiting(tmp_path: Path, hub
         await woken.wait()
     assert asked.told == {MODEL: HubSays()}
     await asked.close()
+
+
+async def test_what_was_asked_before_a_hurry_is_asked_again(tmp_path: Path) -> None:
+    """Whoever pauses meanwhile may be told first."""
+    asked: list[str] = []
+    begun, released = threading.Event(), threading.Event()
+
+    def ask(_: Store, spec: ModelSpec) -> str:
+        asked.append(spec.source)
+        if spec.source == "gguf/org_slow":
+            begun.set()
+            released.wait(30)
+        return "told"
+
+    asks = HubQuestions("words", CountingStore(tmp_path), ask, wake=lambda: None)
+    slow, quick = ModelName("slow"), ModelName("quick")
+    asks.watch({slow: spec("gguf/org_slow"), quick: spec("gguf/org_quick")})
+    await until(lambda: quick in asks.told and begun.is_set())
+
+    asks.hurry()
+
+    await until(lambda: asked.count("gguf/org_quick") == 2)
+    released.set()
+    await until(lambda: asked.count("gguf/org_slow") == 2)
+    await asks.close()

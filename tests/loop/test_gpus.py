@@ -89,7 +89,7 @@ def running(*gpus: str, pid: int = 7) -> BackendView:
 async def test_nothing_is_known_before_the_first_survey_and_everything_after_it() -> None:
     machine = Machine(figures(0))
     before = machine.looks(model())
-    async with machine.watch:
+    async with machine.watch.asking():
         await machine.asks()
     after = machine.looks(model())
 
@@ -100,7 +100,7 @@ async def test_nothing_is_known_before_the_first_survey_and_everything_after_it(
 
 async def test_figures_that_move_change_neither_what_is_given_nor_how_it_is_started() -> None:
     machine = Machine(figures(1), figures(2))
-    async with machine.watch:
+    async with machine.watch.asking():
         await machine.asks()
         first = machine.looks(model())
         machine.watch.hurry()
@@ -124,7 +124,7 @@ async def test_what_nothing_here_can_run_keeps_no_gpu_from_others() -> None:
         model("c"),
         model("named", gpu_ids=("1",)),
     )
-    async with machine.watch:
+    async with machine.watch.asking():
         await machine.asks()
 
     assert given(machine.looks(*models)) == {
@@ -139,7 +139,7 @@ async def test_other_engines_may_run_what_none_could() -> None:
     machine = Machine(figures(1))
     machine.hopeless = {"a"}
     models = (model("a", gpus=2), model("b", gpus=2))
-    async with machine.watch:
+    async with machine.watch.asking():
         await machine.asks()
         first = machine.looks(*models)
         assert given(first)["b"] == ["GPU-n1", "GPU-n2"]
@@ -151,7 +151,7 @@ async def test_other_engines_may_run_what_none_could() -> None:
 
 async def test_a_survey_that_says_the_same_is_no_news() -> None:
     machine = Machine(figures(1))
-    async with machine.watch:
+    async with machine.watch.asking():
         await machine.asks()
         first = machine.looks(model())
         machine.watch.hurry()
@@ -162,7 +162,7 @@ async def test_a_survey_that_says_the_same_is_no_news() -> None:
 
 async def test_processes_that_come_and_go_are_a_reason_to_ask() -> None:
     machine = Machine(figures(1))
-    async with machine.watch:
+    async with machine.watch.asking():
         await machine.asks()
         machine.looks(model(), views=(running("GPU-n1"),))
         await machine.asks()
@@ -177,7 +177,7 @@ async def test_a_process_is_judged_by_a_survey_that_it_lived_through() -> None:
     on_second = [*figures(1, processes=(GpuProcess(pid=ours, memory_bytes=GIB),))]
     machine = Machine(on_second)
     here = running("GPU-n1", pid=ours)
-    async with machine.watch:
+    async with machine.watch.asking():
         await machine.asks()
         too_young = machine.looks(model(), views=(here,))
         machine.now = 5.0
@@ -193,7 +193,7 @@ async def test_a_process_is_judged_by_a_survey_that_it_lived_through() -> None:
 async def test_without_gpus_nobody_is_asked_again_soon() -> None:
     none = [Answer(step=Step.NVML, reason="no library", cause=Cause.ABSENT)]
     machine = Machine(none)
-    async with machine.watch:
+    async with machine.watch.asking():
         await machine.asks()
         machine.watch.hurry()
         gpus = machine.looks(model(), views=(running(),))
@@ -211,7 +211,7 @@ async def test_an_end_waits_for_no_library_that_hangs() -> None:
         return ()
 
     watch = GpuWatch(hangs, clock=lambda: 0.0, wake=lambda: None)
-    async with watch:
+    async with watch.asking():
         await asyncio.to_thread(hanging.wait, 30)
     released.set()
 
@@ -221,7 +221,7 @@ async def test_an_end_waits_for_no_library_that_hangs() -> None:
 async def test_who_could_not_start_on_a_gpu_leaves_it_to_others_until_it_could() -> None:
     machine = Machine(figures(1))
     models = (model("a", gpus=2), model("b", gpus=2), model("c", gpus=2))
-    async with machine.watch:
+    async with machine.watch.asking():
         await machine.asks()
         both = ["GPU-n1", "GPU-n2"]
         assert given(machine.looks(*models)) == {"a": both, "b": [], "c": []}
@@ -244,7 +244,7 @@ async def test_what_ran_keeps_its_gpu_over_a_crash_until_it_could_not_start() ->
     models = (model("a", gpus=2), model("z", gpus=2))
     both = ["GPU-n1", "GPU-n2"]
     runs = replace(running(*both), model=ModelName("z"))
-    async with machine.watch:
+    async with machine.watch.asking():
         await machine.asks()
         assert given(machine.looks(*models, views=(runs,))) == {"a": [], "z": both}
 
