@@ -12,10 +12,10 @@ from reconciler.apply.records import NOTHING, SpawnRecord
 from reconciler.backend.inventory import Build
 from reconciler.backend.launch import Counters, Launch, Probe
 from reconciler.masking import MASK
-from reconciler.observe.processes import age_seconds
+from reconciler.observe.processes import Process, age_seconds
 from reconciler.plan.checks import Check
 from reconciler.plan.ids import Instance
-from reconciler.plan.observed import Adoption
+from reconciler.plan.observed import Adoption, Leftover
 from reconciler.plan.spec_hash import VERSION, spec_hash
 
 _HEX_DIGITS = 16
@@ -59,26 +59,28 @@ def launch_hash(launch: Launch) -> str:
     return hashlib.sha256(told).hexdigest()[:_HEX_DIGITS]
 
 
-def adopt(kin: Kin, now: float) -> BackendView | str:
-    """The view by which an agent goes on with what an earlier one has started, not asked yet; or
-    why it cannot, as a clause. Its launch has no variables, and its `argv` is for showing only.
+def adopt(kin: Kin, now: float) -> BackendView | Leftover:
+    """How an agent goes on with what an earlier one has started, and nobody has asked yet; its
+    launch has no variables, and its `argv` is for showing only. Or that it cannot.
 
-    `now`: on the agent's clock. Reads /proc for the age of the process.
+    `kin`: looked at, and somebody of it lives. `now`: on the agent's clock. Reads /proc.
     """
     record = kin.record
     process = next((each for each in kin.alive if each.pid == record.pid), None)
     if kin.leader is None or process is None:
-        return "its first process is gone"
+        gone = "" if record.pid is None else f", pid {record.pid},"
+        return _left(kin, kin.alive[0], f"the first process of its backend{gone} is gone")
     if record.launch == NOTHING:
-        return "its record, of an older release, does not say how it is asked"
+        return _left(kin, process, "the release that started it did not note how it is asked")
     try:
         kept = msgspec.json.decode(record.launch, type=_Kept)
     except msgspec.MsgspecError as exc:
-        return f"its record does not say how it is asked: {exc}"
+        return _left(kin, process, f"its record does not say how it is asked: {exc}")
     try:
         instance = _instance(record)
     except msgspec.MsgspecError as exc:
-        return f"its spec was hashed by another release, and its record does not hold it: {exc}"
+        why = f"its spec was hashed by another release, and its record does not hold it: {exc}"
+        return _left(kin, process, why)
     return BackendView(
         model=record.model,
         nonce=record.nonce,
@@ -104,6 +106,13 @@ def adopt(kin: Kin, now: float) -> BackendView | str:
         log_path=Path(record.log),
         stopping=False,
         adopted=Adoption(at=now, was_loaded=record.loaded),
+    )
+
+
+def _left(kin: Kin, process: Process, why: str) -> Leftover:
+    record = kin.record
+    return Leftover(
+        nonce=record.nonce, model=record.model, pid=process.pid, why=why, gpus=record.gpus
     )
 
 

@@ -132,7 +132,8 @@ class Backends:
 
     def leftovers(self) -> tuple[Leftover, ...]:
         """What an agent before this one left, lives, and cannot be adopted."""
-        return tuple(held.leftover() for held in self._held.values() if held.view is None)
+        left = (held.leftover() for held in self._held.values())
+        return tuple(each for each in left if each is not None)
 
     def take_exits(self) -> tuple[BackendExited, ...]:
         """Exits since the last call; each is told once, when nobody of the spawn is left."""
@@ -212,19 +213,17 @@ class Backends:
             held.kill()
 
     def _take_over(self, kin: Kin, session: aiohttp.ClientSession) -> None:
-        """What cannot be adopted is a leftover."""
-        view = adopt(kin, self._clock())
-        if isinstance(view, str):
-            self._hold(kin, view=None, why=view)
-        else:
-            self._ask(self._hold(kin, view=view), view, session)
+        found = adopt(kin, self._clock())
+        held = self._hold(kin, found)
+        if isinstance(found, BackendView):
+            self._ask(held, found, session)
 
     async def _start(self, order: Order, session: aiohttp.ClientSession) -> BackendView:
         try:
             started = await asyncio.to_thread(start, order, self._records)
             view = self._view(order, started)
             leader = Leader(pid=started.pid, pidfd=started.pidfd, child=True)
-            held = self._hold(Kin(started.record, leader), view=view)
+            held = self._hold(Kin(started.record, leader), view)
         finally:
             self._ports.release(order.launch.port)
 
@@ -265,8 +264,8 @@ class Backends:
             stopping=False,
         )
 
-    def _hold(self, kin: Kin, *, view: BackendView | None, why: str = "") -> Held:
-        held = Held(kin, view=view, why=why, ended=self._end, changed=self._changed)
+    def _hold(self, kin: Kin, found: BackendView | Leftover) -> Held:
+        held = Held(kin, found=found, ended=self._end, changed=self._changed)
         self._held[held.nonce] = held
         if kin.leader is not None:
             kin.leader.watch(lambda: self._leader_gone(held))

@@ -54,8 +54,7 @@ class BackendView:
 
 
 class Held:
-    """`view` is None for a leftover, of which `why` says why it is one. `asked`: its end was wanted
-    before it came.
+    """`view` is None for a leftover. `asked`: its end was wanted before it came.
 
     `ended`: awaited once, when nobody of the spawn is left. `changed`: called when the view is.
     """
@@ -64,14 +63,13 @@ class Held:
         self,
         kin: Kin,
         *,
-        view: BackendView | None,
-        why: str = "",
+        found: BackendView | Leftover,
         ended: Callable[["Held"], Awaitable[None]],
         changed: Callable[[], None],
     ) -> None:
         self.kin = kin
-        self.view = view
-        self._why = why
+        self.view = found if isinstance(found, BackendView) else None
+        self._left = found if isinstance(found, Leftover) else None
         self.asked = False
         self._ended = ended
         self._changed = changed
@@ -88,17 +86,9 @@ class Held:
         """The ladder is under way."""
         return self._death is not None and not self._death.done()
 
-    def leftover(self) -> Leftover:
-        record = self.kin.record
-        pid = record.pid if record.pid is not None else self.kin.alive[0].pid
-        return Leftover(
-            nonce=record.nonce,
-            model=record.model,
-            pid=pid,
-            why=self._why,
-            gpus=record.gpus,
-            stopping=self.dying,
-        )
+    def leftover(self) -> Leftover | None:
+        """None: it is a backend of this agent."""
+        return replace(self._left, stopping=self.dying) if self._left is not None else None
 
     def load(
         self,

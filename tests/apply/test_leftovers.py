@@ -31,7 +31,7 @@ async def test_what_an_older_release_left_is_found_and_stopped(world: World) -> 
     await dead.next_agent()
     (leftover,) = world.backends.leftovers()
     assert (leftover.model, leftover.pid) == ("x", dead.pid)
-    assert leftover.why == "its record, of an older release, does not say how it is asked"
+    assert leftover.why == "the release that started it did not note how it is asked"
     assert world.backends.live() == ()
     await dead.stop()
 
@@ -52,7 +52,8 @@ async def test_children_are_found_though_the_leader_died_after_the_agent(
 
     await dead.next_agent()
     (leftover,) = world.backends.leftovers()
-    assert leftover.why == "its first process is gone"
+    assert leftover.why == f"the first process of its backend, pid {dead.pid}, is gone"
+    assert leftover.pid in [process.pid for process in world.processes()]
     await dead.stop()
 
     assert world.processes() == []

@@ -153,7 +153,7 @@ def test_what_died_or_hung_meanwhile_is_started_anew(agent: Agent) -> None:
     assert not any(map(is_alive, orphans))
     assert not is_alive(old["hung"])
     assert kinds(agent, "lost")[0] == "BackendLost"
-    assert "its first process is gone" in str(events(agent, "half"))
+    assert f"pid {orphans[0]} was left by an earlier agent" in str(events(agent, "half"))
     assert "it served an earlier agent, and does not serve this one" in str(events(agent, "hung"))
     causes = detail(agent, "hung")["restart_causes"]
     assert causes == {"hung": 1}
