@@ -72,7 +72,7 @@ async def dead_agent(world: World, *flags: str, note: str = "") -> DeadAgent:
     pid = int(await agent.stdout.readline())
     world.sessions.add(pid)
     world.plays_init = True
-    (record,) = world.records()
+    (record,) = (path for path in world.records() if path.suffix == ".json")
     await world.until(lambda: note in record.read_text(), "it is noted")
     agent.kill()
     await agent.wait()
