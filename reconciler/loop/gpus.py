@@ -36,6 +36,18 @@ class Gpus:
     misplaced: Mapping[Nonce, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """`outdated`: processes of the spec that is wanted, with other files. `staying`: models that
+    cannot be started beside what they run now, so that others may have the GPUs to spare."""
+
+    outdated: frozenset[Nonce] = field(default_factory=frozenset)
+    staying: frozenset[ModelName] = field(default_factory=frozenset)
+
+
+NO_CHANGES = Changes()
+
+
 class GpuLedger:
     """Kept by the loop alone. `environment`: the agent's own, for its masks. `can_run`: whether a
     backend here can run a model on such devices, whatever its files hold; while `builds` is the
@@ -61,6 +73,8 @@ class GpuLedger:
         self._wanted: Desired | None = None
         self._held: _Held = {}
         self._had: _Held = {}
+        self._changes = NO_CHANGES
+        self._seen: Seen | None = None
         self._barred: frozenset[tuple[ModelName, Claim]] = frozenset()
         self._processes: frozenset[tuple[Nonce, bool]] = frozenset()
         self._departures = Departures()
@@ -79,13 +93,14 @@ class GpuLedger:
         builds = self._builds()
         news = self._take_up(desired, views, families) or builds is not self._known_builds
         self._known_builds = builds
-        held = _held(views, seen)
+        self._seen = seen
+        held = _held(seen, self._changes.outdated)
         if news or desired is not self._wanted or held != self._held:
             self._wanted, self._held = desired, held
             self._settle(desired, held)
         return self._last
 
-    def learn(self, barred: Collection[ModelName]) -> bool:
+    def learn(self, barred: Collection[ModelName], changes: Changes = NO_CHANGES) -> bool:
         """Whether claims are to be made anew. `barred`: which of those that have devices now could
         not be started on them.
 
@@ -95,9 +110,11 @@ class GpuLedger:
         of_now = frozenset(self._last.claims.items())
         found = frozenset(each for each in of_now if each[0] in barred)
         known = self._barred - of_now | found
-        if known == self._barred:
+        if known == self._barred and changes == self._changes:
             return False
-        self._barred = known
+        self._barred, self._changes = known, changes
+        if self._seen is not None:
+            self._held = _held(self._seen, changes.outdated)
         self._settle(self._wanted, self._held)
         return True
 
@@ -183,7 +200,7 @@ class GpuLedger:
         hopeless: dict[ModelName, Claim] = {}
         while True:
             others = [model for model in models if model.name not in hopeless]
-            made = claims(others, self._lasting, held)
+            made = claims(others, self._lasting, held, self._changes.staying)
             more = {
                 model.name: made[model.name]
                 for model in others
@@ -205,25 +222,42 @@ def _put(model: DesiredModel, made: Mapping[ModelName, Claim]) -> DesiredModel:
 
 
 def _as_past(had: _Held) -> _Held:
-    """A spec hash that is none: what is gone is no reason to keep a claim."""
     return {
-        name: tuple(replace(holding, spec_hash=SpecHash("")) for holding in holdings)
+        name: tuple(replace(holding, spec_hash=_NO_SPEC, serves=False) for holding in holdings)
         for name, holdings in had.items()
     }
 
 
-def _held(views: Sequence[BackendView], seen: Seen) -> _Held:
+_NO_SPEC = SpecHash("")
+"""What holds devices, and is no reason to keep a claim to them."""
+
+
+def _held(seen: Seen, outdated: Collection[Nonce]) -> _Held:
     held: dict[ModelName, tuple[Holding, ...]] = {}
-    found = [(view.model, view.instance.spec_hash, view.gpus) for view in views]
+    found = [
+        (view.model, _holding(view, outdated)) for views in seen.views.values() for view in views
+    ]
     found += [
-        (name, effect.spec_hash, effect.gpus)
+        (name, Holding(spec_hash=effect.spec_hash, gpus=effect.gpus, share=effect.gpu_share))
         for name, effect in seen.in_flight.items()
         if effect.kind is EffectKind.START
     ]
-    found += [(leftover.model, SpecHash(""), leftover.gpus) for leftover in seen.leftovers]
-    for name, spec_hash, gpus in found:
-        held[name] = (*held.get(name, ()), Holding(spec_hash=spec_hash, gpus=gpus))
+    found += [
+        (leftover.model, Holding(spec_hash=_NO_SPEC, gpus=leftover.gpus))
+        for leftover in seen.leftovers
+    ]
+    for name, holding in found:
+        held[name] = (*held.get(name, ()), holding)
     return held
+
+
+def _holding(view: BackendView, outdated: Collection[Nonce]) -> Holding:
+    return Holding(
+        spec_hash=_NO_SPEC if view.nonce in outdated else view.instance.spec_hash,
+        gpus=view.gpus,
+        share=view.launch.gpu_share,
+        serves=view.loaded_at is not None and not view.stopping,
+    )
 
 
 def _misplaced(

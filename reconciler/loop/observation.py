@@ -69,6 +69,13 @@ class Look:
         refusal = self.claim.refusal or self.assessment.refusal or self.secrets.refusal
         return f"{refusal}; {self.hint}" if refusal and self.hint else refusal
 
+    @property
+    def wanted(self) -> Instance | None:
+        """None while its files are not here."""
+        if self.files is None:
+            return None
+        return Instance(spec_hash=self.desired.spec_hash, files_digest=self.files.digest)
+
     def still_holds(
         self,
         model: DesiredModel,
@@ -191,11 +198,9 @@ class Observer:
             name: look for name, look in looks.items() if _asks(look, seen.sound.get(name, ()))
         }
         successors = {
-            (name, Instance(spec_hash=look.desired.spec_hash, files_digest=look.files.digest)): (
-                look.claim.devices
-            )
+            (name, look.wanted): look.claim.devices
             for name, look in asking.items()
-            if look.files is not None and seen.views.get(name)
+            if look.wanted is not None and seen.views.get(name)
         }
         figures = replace(figures, replaced=self._successions.see(successors, figures.now))
         if not asking:
@@ -329,6 +334,11 @@ def _asks(look: Look, views: tuple[BackendView, ...]) -> bool:
     if not look.assessment.needs:
         return False
     return not any(_runs(look.desired, look.files, view) for view in views)
+
+
+def is_run_by(look: Look, view: BackendView) -> bool:
+    """Whether this is what is wanted, for all that is known of the files."""
+    return _runs(look.desired, look.files, view)
 
 
 def _runs(model: DesiredModel, files: FilesCached | None, view: BackendView) -> bool:

@@ -72,7 +72,6 @@ class Publisher:
         """
         shown = [outlook for outlook in outlooks if facts[outlook.model].known]
         self._check_steps(shown)
-        await self._chronicle.planned(shown, (*waits, *doubts))
         desired = understanding.desired
         before = {condition.type: condition for condition in self._status.conditions}
         suspended = desired is not None and desired.suspend
@@ -117,6 +116,8 @@ class Publisher:
                 conditions=stamped(conditions, before, now=self._now()),
             )
         )
+        # Only now: it gives way, and what is being stopped must have left the status before.
+        await self._chronicle.planned(shown, (*waits, *doubts))
 
     def drain(self) -> None:
         """Publish that new work is refused from now on."""

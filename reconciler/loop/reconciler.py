@@ -41,13 +41,14 @@ from reconciler.loop.publisher import Publisher
 from reconciler.loop.report import ModelFacts, planned
 from reconciler.loop.reverts import Reverts, good_of, hashes_of
 from reconciler.loop.standstill import Scene, Standstill, standstill
+from reconciler.loop.surging import Surges
 from reconciler.metrics import Metrics, TickResult
 from reconciler.plan.actions import AbortFetch, Plan
 from reconciler.plan.desired import Desired, DesiredModel
 from reconciler.plan.ending import NOBODY, OnExit, ending
 from reconciler.plan.fallbacks import hashes
 from reconciler.plan.ids import ModelName
-from reconciler.plan.observed import EffectKind, InFlight
+from reconciler.plan.observed import InFlight
 from reconciler.plan.planner import plan
 from reconciler.status import Planned
 
@@ -113,6 +114,7 @@ class Reconciler:
         self._max_parallel_loads = max_parallel_loads
         self._wakeup = wakeup
         self._books = Books()
+        self._surges = Surges()
         self._ending = False
         self._leaves = False
         self._closed = False
@@ -228,6 +230,8 @@ class Reconciler:
             made = ending(made, views.keys(), staying(views) if self._leaves else NOBODY)
         await self._dispatch(made, looks, now)
         await self._report(made, scene)
+        if self._surges.note(made.staying):
+            self._wakeup.set()
         self._standstill = standstill(scene, there, made)
         return made
 
@@ -256,7 +260,8 @@ class Reconciler:
                 continue
             if self._reverts.learn(looks, gpus.roll):
                 continue
-            if not self._gpus.learn(barred(gpus, looks, seen, self._books)):
+            changes = self._surges.changes(looks, seen, gpus.roll, self._books)
+            if not self._gpus.learn(barred(gpus, looks, seen, self._books), changes):
                 return gpus, looks
 
     async def _look(self, gpus: Gpus, seen: Seen) -> Looks:
@@ -382,7 +387,7 @@ class Reconciler:
         return ModelFacts(
             desired=look.desired if look else None,
             views=views,
-            stopping=effect is not None and effect.kind is EffectKind.STOP,
+            stopping=effect.nonce if effect is not None else None,
             choice=look.assessment.choice if look else None,
             restarts=self._books.restarts(model),
             restart_causes=self._books.restart_causes(model),

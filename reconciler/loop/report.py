@@ -10,10 +10,10 @@ from reconciler.backend.choice import Choice
 from reconciler.backend.inventory import Inventory
 from reconciler.loop.engine_report import engine_of, reason_of
 from reconciler.masking import is_secret_name, masked_argv
-from reconciler.plan.actions import Outlook, Plan
+from reconciler.plan.actions import Outlook, Plan, Target
 from reconciler.plan.desired import DesiredModel
 from reconciler.plan.gpu_roll import Roll
-from reconciler.plan.ids import ModelName
+from reconciler.plan.ids import ModelName, Nonce
 from reconciler.plan.observed import Failure, FilesCached, InFlight
 from reconciler.plan.phase import State
 from reconciler.status import (
@@ -38,12 +38,12 @@ class ModelFacts:
     """What the loop knows of one model beside its outlook.
 
     `desired` is None for one that only still runs; `choice`: the backend that would be started.
-    `files`: what is cached of it.
+    `files`: what is cached of it. `stopping`: the process whose stop is under way.
     """
 
     desired: DesiredModel | None
     views: tuple[BackendView, ...] = ()
-    stopping: bool = False
+    stopping: Nonce | None = None
     choice: Choice | None = None
     restarts: int = 0
     restart_causes: tuple[tuple[str, int], ...] = ()
@@ -69,7 +69,8 @@ def model_status(
     outlook: Outlook, facts: ModelFacts, inventory: Inventory, *, wall: Wall
 ) -> ModelStatus:
     """One model's entry."""
-    view = _speaking_for(facts.views)
+    view = _speaking_for(facts.views, outlook.process)
+    coming = next((each for each in facts.views if each.nonce == outlook.coming), None)
     desired = facts.desired
     spec_hash = view.instance.spec_hash if view else (desired.spec_hash if desired else None)
     target = outlook.target
@@ -93,13 +94,11 @@ def model_status(
         pid=view.pid if view else None,
         port=view.launch.port if view else None,
         restarts=facts.restarts,
-        target=TargetStatus(spec_hash=target.spec_hash, state=target.state, reason=target.reason)
-        if target
-        else None,
+        target=_target(target, coming) if target else None,
         degraded=facts.degraded,
         endpoint=_endpoint(view, facts, outlook),
         max_in_flight=desired.max_in_flight if desired else None,
-        last_lines=facts.last_lines if outlook.state in (State.ERROR, State.BLOCKED) else (),
+        last_lines=facts.last_lines if _is_in_trouble(outlook) else (),
         log=str(view.log_path) if view else None,
         progress=facts.progress or (facts.noticed.progress if facts.noticed else None),
         retry_at=wall(outlook.retry_at) if outlook.retry_at is not None else None,
@@ -171,10 +170,23 @@ def _reason(outlook: Outlook, view: BackendView | None) -> str:
     return f"{outlook.reason}; {view.progress}"
 
 
-def _speaking_for(views: tuple[BackendView, ...]) -> BackendView | None:
-    """The process whose figures are shown: the one that serves, else the newest."""
+def _target(target: Target, coming: BackendView | None) -> TargetStatus:
+    lacks = f"; {coming.progress}" if coming is not None and coming.progress else ""
+    reason = f"{target.reason}{lacks}"
+    return TargetStatus(spec_hash=target.spec_hash, state=target.state, reason=reason)
+
+
+def _is_in_trouble(outlook: Outlook) -> bool:
+    target = outlook.target
+    return (target.state if target is not None else outlook.state) in (State.ERROR, State.BLOCKED)
+
+
+def _speaking_for(views: tuple[BackendView, ...], planned: Nonce | None) -> BackendView | None:
+    """The process whose figures are shown: the plan's; where that has gone meanwhile, or come, the
+    one that serves, else the newest."""
     loaded = [view for view in views if view.loaded_at is not None]
-    return max(loaded or views, key=lambda view: view.started_at, default=None)
+    newest = max(loaded or views, key=lambda view: view.started_at, default=None)
+    return next((view for view in views if view.nonce == planned), newest)
 
 
 def _files_of(view: BackendView | None, files: FilesCached | None) -> FilesCached | None:
@@ -194,7 +206,7 @@ def _newer(noticed: Noticed | None) -> NewerPush | None:
 
 
 def _endpoint(view: BackendView | None, facts: ModelFacts, outlook: Outlook) -> Endpoint | None:
-    if view is None or view.loaded_at is None or view.stopping or facts.stopping:
+    if view is None or view.loaded_at is None or view.stopping or view.nonce == facts.stopping:
         return None
     if outlook.state is not State.LOADED:
         return None

@@ -82,12 +82,15 @@ class Outlook:
     """What the plan says of one model: its state, why, and what is coming.
 
     `state` is that of the instance that serves; with nothing serving, the newest instance's.
+    `process`: the one that it is of; None: none lives. `coming`: the one that is to take its place.
     `needs`: of memory, by the spec that is wanted. `download_bytes`: what has to be fetched for it.
     """
 
     model: ModelName
     state: State
     reason: str
+    process: Nonce | None = None
+    coming: Nonce | None = None
     target: Target | None = None
     retry_at: float | None = None
     needs: Needs = field(default_factory=dict)
@@ -98,7 +101,8 @@ class Outlook:
 class Plan:
     """Actions in the order in which they are dispatched, and one outlook per model.
 
-    `next_at`: when the plan changes by time alone (a retry, a deadline); None: never.
+    `next_at`: when the plan changes by time alone (a retry, a deadline); None: never. `staying`:
+    what finds no memory beside its predecessor on the GPUs to spare, and is to take its place.
     """
 
     actions: tuple[Action, ...] = ()
@@ -106,3 +110,4 @@ class Plan:
     next_at: float | None = None
     notes: tuple[str, ...] = field(default=())
     """Waits that concern the node as a whole, for the status."""
+    staying: frozenset[tuple[ModelName, Instance]] = frozenset()

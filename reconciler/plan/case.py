@@ -25,8 +25,8 @@ class Case:
 
     `desired`: None: this node's manifest does not have it. `wanted`: the same, unless disabled.
     `instance`: what should run; None while its files are not known, or nothing is wanted.
-    `process` speaks for the model, `surplus` should not be there (R6). `stopping`: the stop of
-    `process` is under way.
+    `process` speaks for the model; `coming` is to take its place, and loads; `surplus` should not
+    be there (R6). `stopping`: the stop of `process` is under way.
     """
 
     name: ModelName
@@ -36,23 +36,35 @@ class Case:
     wanted: DesiredModel | None
     instance: Instance | None
     process: ObservedProcess | None
+    coming: ObservedProcess | None = None
     surplus: tuple[ObservedProcess, ...]
     stopping: bool
+
+    @property
+    def processes(self) -> tuple[ObservedProcess, ...]:
+        first = (each for each in (self.process, self.coming) if each is not None)
+        return (*first, *self.surplus)
+
+    @property
+    def successor(self) -> ObservedProcess | None:
+        """The process of what is wanted, if there is one."""
+        if self.coming is not None:
+            return self.coming
+        process = self.process
+        return process if process is not None and process.instance == self.instance else None
 
     @property
     def gpus(self) -> tuple[GpuUuid, ...]:
         """The devices this model claims. A resolution holds while its process lives (R4)."""
         if self.wanted is None:
             return ()
-        if self.process is not None and self.process.instance == self.instance:
-            return self.process.gpus
-        return self.wanted.gpus
+        return self.successor.gpus if self.successor is not None else self.wanted.gpus
 
     @property
     def gpu_share(self) -> float | None:
         """Of each of them; None: the whole."""
-        if self.process is not None and self.process.instance == self.instance:
-            return self.process.gpu_share
+        if self.successor is not None:
+            return self.successor.gpu_share
         return self.wanted.gpu_share if self.wanted is not None else None
 
     @property
@@ -71,11 +83,19 @@ class Case:
         if self.wanted is None or self.process is None or self.runs_as_wanted:
             return None
         running = self.process.instance
-        if running.spec_hash != self.wanted.spec_hash:
-            return f"spec changed ({running.spec_hash} → {self.wanted.spec_hash})"
-        if self.process.reads_removed_files and self.instance in (None, running):
+        same = running.spec_hash == self.wanted.spec_hash
+        if same and self.process.reads_removed_files and self.instance in (None, running):
             later = "; it is started anew once the file is here again"
             return f"{_READS_REMOVED}{later if self.instance is None else ''}"
+        return self.difference(self.process)
+
+    def difference(self, process: ObservedProcess) -> str | None:
+        """How the instance of a process differs from what is wanted; None: in nothing known."""
+        running = process.instance
+        if self.wanted is None or running == self.instance:
+            return None
+        if running.spec_hash != self.wanted.spec_hash:
+            return f"spec changed ({running.spec_hash} → {self.wanted.spec_hash})"
         if self.instance is None:
             return None
         return f"files changed ({running.files_digest[:12]} → {self.instance.files_digest[:12]})"
@@ -107,8 +127,10 @@ def _case(desired: DesiredModel | None, seen: ObservedModel, leftovers: Sequence
     instance = None
     if wanted is not None and isinstance(seen.files, FilesCached):
         instance = Instance(spec_hash=wanted.spec_hash, files_digest=seen.files.digest)
-    ranked = _ranked(seen, instance) if len(seen.processes) > 1 else seen.processes
-    process = ranked[0] if ranked else None
+    ranked = seen.processes
+    if len(ranked) > 1:
+        ranked = _ranked(seen, wanted, instance)
+    process, coming = (ranked[0] if ranked else None), _coming(seen, ranked, wanted, instance)
     return Case(
         name=seen.name,
         desired=desired,
@@ -117,25 +139,59 @@ def _case(desired: DesiredModel | None, seen: ObservedModel, leftovers: Sequence
         wanted=wanted,
         instance=instance,
         process=process,
-        surplus=ranked[1:],
+        coming=coming,
+        surplus=tuple(each for each in ranked[1:] if each is not coming),
         stopping=process is not None and is_stopping(seen, process),
     )
 
 
-def _ranked(seen: ObservedModel, instance: Instance | None) -> tuple[ObservedProcess, ...]:
-    """The process to keep first: of the desired instance, loaded, oldest."""
+def _ranked(
+    seen: ObservedModel, wanted: DesiredModel | None, instance: Instance | None
+) -> tuple[ObservedProcess, ...]:
+    """Who speaks for the model first: what serves, or did so before this agent; of the desired
+    instance; the oldest."""
     return tuple(
         sorted(
             seen.processes,
             key=lambda process: (
                 is_stopping(seen, process),
-                process.instance != instance,
-                process.loaded_at is None,
+                process.loads,
+                not _is_wanted(process, wanted, instance),
                 process.started_at,
                 process.nonce,
             ),
         )
     )
+
+
+def _coming(
+    seen: ObservedModel,
+    ranked: Sequence[ObservedProcess],
+    wanted: DesiredModel | None,
+    instance: Instance | None,
+) -> ObservedProcess | None:
+    """What loads beside one that serves and is not what is wanted."""
+    if not ranked or ranked[0].loads or _is_wanted(ranked[0], wanted, instance):
+        return None
+    return next(
+        (
+            each
+            for each in ranked[1:]
+            if _is_wanted(each, wanted, instance)
+            and not (each.reads_removed_files and instance is not None)
+            and not is_stopping(seen, each)
+        ),
+        None,
+    )
+
+
+def _is_wanted(
+    process: ObservedProcess, wanted: DesiredModel | None, instance: Instance | None
+) -> bool:
+    """Whether it is what should run, for all that is known of the files."""
+    if instance is not None:
+        return process.instance == instance
+    return wanted is not None and process.instance.spec_hash == wanted.spec_hash
 
 
 def is_stopping(seen: ObservedModel, process: ObservedProcess) -> bool:

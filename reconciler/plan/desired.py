@@ -31,6 +31,14 @@ class Refresh(StrEnum):
     AUTO = "auto"
 
 
+class Strategy(StrEnum):
+    """How a process gives way to its successor. AUTO: a surge where there is room for both."""
+
+    AUTO = "auto"
+    RECREATE = "recreate"
+    SURGE = "surge"
+
+
 class OnFailure(StrEnum):
     """What becomes of a model whose new spec cannot start: the last good one comes back, it stays
     failed and is tried again, or nothing runs of it until something changes."""
@@ -102,6 +110,7 @@ class DesiredModel:
     `env.NAME`, those of its fallback by `fallback.…`."""
     enabled: bool = True
     refresh: Refresh = Refresh.NEVER
+    strategy: Strategy = Strategy.RECREATE
     keep_last_good: bool = True
     """False: what serves is given up where its files leave no room for the new ones, and nothing
     comes back."""
@@ -115,6 +124,8 @@ class DesiredModel:
     """How many requests may be passed on at a time; None: any number."""
     gpus: tuple[GpuUuid, ...] = ()
     """Resolved devices; empty on CPU."""
+    gpus_to_spare: bool = False
+    """They are others than its process holds, for a surge; those would do too."""
     gpu_share: float | None = None
     """Of the memory of each of them; None: the whole."""
     fallback: ModelSpec | None = None

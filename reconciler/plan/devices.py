@@ -41,9 +41,7 @@ def holders(
     held: dict[GpuUuid, tuple[Holder, ...]] = {}
     for case in cases:
         step = steps[case.name]
-        for process in (case.process, *case.surplus):
-            if process is None:
-                continue
+        for process in case.processes:
             action = step.action
             stops = isinstance(action, StopBackend) and action.nonce == process.nonce
             leaving = is_stopping(case.seen, process) or (stops and not step.needs_room)
@@ -109,21 +107,33 @@ def conflict(case: Case, owned: Mapping[GpuUuid, tuple[Case, ...]], held: Holder
     return None
 
 
-def obstacle(case: Case, held: Holders, making_way: Collection[ModelName] = ()) -> str | None:
+def obstacle(
+    case: Case, held: Holders, making_way: Collection[ModelName] | None = None
+) -> str | None:
     """Which holder keeps this model from its devices; None: they are free, or its own.
 
-    Holders in `making_way`, and those that are leaving, do not count where that is given.
+    `making_way`: given where it is only to be stopped for its successor: holders in it, and those
+    that are leaving, do not count then.
     """
     for gpu in case.gpus:
         others = [
             holder
             for holder in held.get(gpu, ())
             if holder.model != case.name
-            and holder.model not in making_way
-            and not (holder.leaving and case.process is not None)
+            and (making_way is None or not (holder.leaving or holder.model in making_way))
         ]
         if not fit_together([case.gpu_share, *(holder.share for holder in others)]):
             return f"GPU {gpu} is held by {others[0]}"
+    return None
+
+
+def own_obstacle(case: Case, held: Holders) -> str | None:
+    """Which process of its own leaves no room for another beside it; None: none does."""
+    for gpu in case.gpus:
+        there = held.get(gpu, ())
+        own = [holder for holder in there if holder.model == case.name]
+        if own and not fit_together([case.gpu_share, *(holder.share for holder in there)]):
+            return f"GPU {gpu} is held by {own[0]}"
     return None
 
 

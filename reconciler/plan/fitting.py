@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from reconciler.plan.actions import StopBackend
 from reconciler.plan.barred import never_fits
 from reconciler.plan.case import Case, is_stopping
+from reconciler.plan.desired import Strategy
 from reconciler.plan.ids import ModelName
 from reconciler.plan.memory import Need, Pool, Room
 from reconciler.plan.observed import EffectKind, ObservedProcess
@@ -43,27 +44,29 @@ class Ledger:
     ) -> None:
         self._rooms = rooms
         self._cases = cases
-        self._loading = {case.name: case for case in cases if _loads(case)}
+        self._loading = {case.name: (case, _loader(case)) for case in cases if _loads(case)}
         self._leaving = [
             (case.name, process)
             for case in cases
-            for process in _processes(case)
+            for process in case.processes
             if _leaves(case, process, steps[case.name])
         ]
 
-    def enter(self, case: Case) -> None:
-        """This one is begun: its memory is promised from now on."""
-        self._loading[case.name] = case
+    def enter(self, case: Case, *, beside: bool = False) -> None:
+        """This one is begun: its memory is promised from now on. `beside`: see `lack`."""
+        self._loading[case.name] = (case, () if beside else case.processes)
 
-    def lack(self, case: Case) -> Lack | None:
+    def lack(self, case: Case, *, beside: bool = False) -> Lack | None:
         """None: it fits, or nothing is known against it, or the manifest does not want to know.
 
-        What the model's own old process holds comes back before the start.
+        What the model's own old process holds comes back before the start, unless it is started
+        `beside` that. To do so unasked, the manifest's word is not enough.
         """
+        skip = not (beside and case.wanted is not None and case.wanted.strategy is Strategy.AUTO)
         found = [
             lack
-            for need, room, pool in self._asked(case)
-            if (lack := self._lack_of(case, need, room, pool)) is not None
+            for need, room, pool in self._asked(case, skip=skip)
+            if (lack := self._lack_of(case, need, room, pool, beside=beside)) is not None
         ]
         return min(found, key=lambda lack: lack.passes, default=None)
 
@@ -78,21 +81,23 @@ class Ledger:
             return f"it needs {need}{room.on or ' on this node'}{has}; {_cure(need, room)}"
         return None
 
-    def _asked(self, case: Case) -> Iterator[tuple[Need, Room, Pool]]:
-        if case.wanted is None or case.wanted.spec.skip_memory_check:
+    def _asked(self, case: Case, *, skip: bool = True) -> Iterator[tuple[Need, Room, Pool]]:
+        if case.wanted is None or (skip and case.wanted.spec.skip_memory_check):
             return
         for pool, need in case.seen.needs.items():
             if (room := self._rooms.get(pool)) is not None:
                 yield need, room, pool
 
-    def _lack_of(self, case: Case, need: Need, room: Room, pool: Pool) -> Lack | None:
+    def _lack_of(
+        self, case: Case, need: Need, room: Room, pool: Pool, *, beside: bool
+    ) -> Lack | None:
         if room.unknown is not None:
             return Lack(reason=f"it needs {need}{room.on}; {room.unknown}", passes=True)
-        free_bytes = room.free_bytes + _held(case, pool)
+        free_bytes = room.free_bytes + (0 if beside else _held(case.processes, pool))
         promised = {
             name: size
-            for name, each in self._loading.items()
-            if name != case.name and (size := _still_to_take(each, pool, room))
+            for name, (each, loaders) in self._loading.items()
+            if name != case.name and (size := _still_to_take(each, loaders, pool, room))
         }
         if need.total_bytes <= free_bytes - sum(promised.values()):
             return None
@@ -107,17 +112,18 @@ class Ledger:
             until = " and ".join([*going, *(f"{name} has loaded" for name in sorted(promised))])
             reason = f"it needs {need}{room.on}; there may be room once {until}"
             return Lack(reason=reason, passes=True)
-        numbers = self._numbers(case, need, room, pool)
+        numbers = self._numbers(case, need, room, pool, beside=beside)
         if room.returning:
             late = " and ".join(room.returning)
             return Lack(reason=f"{numbers}; what {late} held may not be back yet", passes=True)
         return Lack(reason=f"{numbers}; make room, {_CURE}", passes=False)
 
-    def _numbers(self, case: Case, need: Need, room: Room, pool: Pool) -> str:
-        free_bytes = room.free_bytes + _held(case, pool)
+    def _numbers(self, case: Case, need: Need, room: Room, pool: Pool, *, beside: bool) -> str:
+        free_bytes = room.free_bytes + (0 if beside else _held(case.processes, pool))
         free = f"{amount(free_bytes)} of {amount(room.total_bytes)} are free"
         if case.process is not None and case.process.held.get(pool):
-            free += f" once pid {case.process.pid} has ended"
+            when = "beside" if beside else "once"
+            free += f" {when} pid {case.process.pid}{'' if beside else ' has ended'}"
         ours = sorted(_holders(self._cases, case, pool), reverse=True)[:_NAMED]
         held = [f"{name} holds {amount(size)}" for size, name in ours]
         held += [str(user) for user in room.users[:_NAMED]]
@@ -139,12 +145,8 @@ def _overflow(need: Need, room: Room) -> str:
     )
 
 
-def _processes(case: Case) -> tuple[ObservedProcess, ...]:
-    return (*((case.process,) if case.process is not None else ()), *case.surplus)
-
-
-def _held(case: Case, pool: Pool) -> int:
-    return sum(process.held.get(pool, 0) for process in _processes(case))
+def _held(processes: Iterable[ObservedProcess], pool: Pool) -> int:
+    return sum(process.held.get(pool, 0) for process in processes)
 
 
 def _loads(case: Case) -> bool:
@@ -155,20 +157,28 @@ def _loads(case: Case) -> bool:
     effect = case.seen.in_flight
     if effect is not None and effect.kind is EffectKind.START:
         return effect.spec_hash == case.wanted.spec_hash
-    process = case.process
+    process = case.coming or case.process
     if process is None or case.stopping:
         return case.stopping
     same = process.instance.spec_hash == case.wanted.spec_hash
     return same and process.loads
 
 
-def _still_to_take(case: Case, pool: Pool, room: Room) -> int:
+def _loader(case: Case) -> tuple[ObservedProcess, ...]:
+    """Whose memory is that of the load: its own, or what the process before it gives back."""
+    effect = case.seen.in_flight
+    if effect is None or effect.kind is not EffectKind.START:
+        return case.processes if case.coming is None else (case.coming,)
+    return () if case.successor is None else (case.successor,)
+
+
+def _still_to_take(case: Case, loaders: Iterable[ObservedProcess], pool: Pool, room: Room) -> int:
     """All that there is, where it grows: how far is seen once it has loaded."""
     need = case.seen.needs.get(pool)
     if need is None:
         return 0
     own_bytes = room.total_bytes if need.grows else need.own_bytes
-    return max(own_bytes - _held(case, pool), 0)
+    return max(own_bytes - _held(loaders, pool), 0)
 
 
 def _leaves(case: Case, process: ObservedProcess, step: Step) -> bool:
@@ -182,6 +192,6 @@ def _leaves(case: Case, process: ObservedProcess, step: Step) -> bool:
 
 def _holders(cases: Iterable[Case], asking: Case, pool: Pool) -> Iterator[tuple[int, ModelName]]:
     for case in cases:
-        held = _held(case, pool)
+        held = _held(case.processes, pool)
         if case is not asking and held:
             yield held, case.name

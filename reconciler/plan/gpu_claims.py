@@ -4,12 +4,13 @@
 2. `gpu_ids` name devices; whether two models name one is for `devices` to judge.
 3. `gpus: N` gets N that nobody has: in order of priority and name, a model's own first, then by
    index, all of one kind.
+4. What may surge gets N others of that kind instead, where nobody claims or holds so many.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from reconciler.plan.desired import DesiredModel
+from reconciler.plan.desired import DesiredModel, Strategy
 from reconciler.plan.gpu_mode import UNNAMED, GpuMode
 from reconciler.plan.gpu_roll import Roll
 from reconciler.plan.gpus import Gpu, Vendor, pci_address
@@ -24,27 +25,31 @@ _VENDORS = {"-cuda": Vendor.NVIDIA, "-rocm": Vendor.AMD}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holding:
-    """What a process of a model, or a start under way, has of devices."""
+    """What a process of a model, or a start under way, has of devices. `share`: of each of them;
+    None: the whole. `serves`: it is loaded."""
 
     spec_hash: SpecHash
     gpus: tuple[GpuUuid, ...] = ()
+    share: float | None = None
+    serves: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
     """What one model gets; no `devices`: the CPU. `refusal`: why it gets none, as a sentence.
 
-    `unknown`: why that cannot be told yet, as a sentence.
+    `unknown`: why that cannot be told yet, as a sentence. `to_spare`: see `gpus_to_spare`.
     """
 
     devices: tuple[Gpu, ...] = ()
     refusal: str | None = None
     unknown: str | None = None
+    to_spare: bool = False
 
     def put_into(self, model: DesiredModel) -> DesiredModel:
         gpus = tuple(device.identity for device in self.devices)
         share = share_of(model.spec.gpu_memory, self.devices)
-        return replace(model, gpus=gpus, gpu_share=share)
+        return replace(model, gpus=gpus, gpu_share=share, gpus_to_spare=self.to_spare)
 
 
 class _Unfit(Exception):
@@ -55,8 +60,10 @@ def claims(
     models: Iterable[DesiredModel],
     roll: Roll | None,
     held: Mapping[ModelName, Sequence[Holding]],
+    staying: Collection[ModelName] = (),
 ) -> dict[ModelName, Claim]:
-    """One for each enabled model. `roll` None: nobody has looked yet."""
+    """One for each enabled model. `roll` None: nobody has looked yet. `staying`: those that cannot
+    be started beside what they run now."""
     enabled = [model for model in models if model.enabled]
     wanted = [model for model in enabled if model.instead_of is None]
     made = {model.name: _kept(model, roll, held.get(model.name, ())) for model in wanted}
@@ -76,6 +83,10 @@ def claims(
         if model.instead_of is not None:
             made[model.name] = claim = _left_over(model, roll, books)
             books.enter(model, claim)
+    for model in sorted(open_ones, key=lambda each: _order(each, held)):
+        if model.name not in staying and (spare := _spare(model, made[model.name], books)):
+            books.enter(model, spare)
+            made[model.name] = spare
     return {name: claim for name, claim in made.items() if claim is not None}
 
 
@@ -107,6 +118,16 @@ def _kept(model: DesiredModel, roll: Roll | None, held: Sequence[Holding]) -> Cl
         return None
     found = [roll.find(gpu) if roll is not None else None for gpu in holding.gpus]
     return Claim(devices=tuple(device for device in found if device is not None))
+
+
+def _spare(model: DesiredModel, claim: Claim | None, books: "_Books") -> Claim | None:
+    """Other devices than its process holds, of the kind that it would get in that one's place."""
+    if claim is None or not claim.devices or model.spec.gpu_ids:
+        return None
+    if model.strategy is Strategy.RECREATE or not books.is_in_the_way(model, claim.devices):
+        return None
+    devices = books.beside(model, claim.devices)
+    return Claim(devices=devices, to_spare=True) if devices else None
 
 
 def _counted(model: DesiredModel, roll: Roll | None, books: "_Books") -> Claim:
@@ -227,6 +248,39 @@ class _Books:
             share = share_of(model.spec.gpu_memory, (device,))
             self.shares.setdefault(device.identity, []).append((model.name, share))
 
+    def is_in_the_way(self, model: DesiredModel, devices: Sequence[Gpu]) -> bool:
+        """Whether a process of the model serves on one of these, which leaves no room for two."""
+        serving = [each for each in self.held.get(model.name, ()) if each.serves]
+        return any(
+            device.identity in holding.gpus
+            and not self._fits_beside_all(device, model, share_of(model.spec.gpu_memory, (device,)))
+            for device in devices
+            for holding in serving
+        )
+
+    def beside(self, model: DesiredModel, like: Sequence[Gpu]) -> tuple[Gpu, ...]:
+        """As many of the same kind as `like`, with room beside all that is claimed or held."""
+        free = [
+            device
+            for device in self.roll.usable
+            if _name(device) == _name(like[0])
+            and device.memory_total_bytes == like[0].memory_total_bytes
+            and self._fits_beside_all(device, model, share_of(model.spec.gpu_memory, (device,)))
+        ]
+        free.sort(key=lambda device: self._preference(device, model.name))
+        chosen = free[: len(like)] if len(free) >= len(like) else []
+        return tuple(sorted(chosen, key=lambda device: device.index or 0))
+
+    def _fits_beside_all(self, device: Gpu, model: DesiredModel, share: float | None) -> bool:
+        """Beside what others claim or hold, whichever is more, and what its own processes hold."""
+        claimed = dict(self.shares.get(device.identity, ()))
+        taken = [share]
+        for name in claimed.keys() | self.held.keys():
+            held = [each.share for each in self.held.get(name, ()) if device.identity in each.gpus]
+            own = name == model.name or name not in claimed
+            taken += held if own or _sum(held) > _sum([claimed[name]]) else [claimed[name]]
+        return fit_together(taken)
+
     def choose(self, model: DesiredModel, count: int) -> tuple[Gpu, ...]:
         """Raises _Unfit where there are not so many."""
         vendor = vendor_of(model.spec.backend)
@@ -273,6 +327,10 @@ class _Books:
 
     def who(self, device: Gpu) -> str:
         return " and ".join(name for name, _ in self.shares.get(device.identity, ()))
+
+
+def _sum(shares: Iterable[float | None]) -> float:
+    return sum(1.0 if share is None else share for share in shares)
 
 
 def _name(device: Gpu) -> object:

@@ -46,6 +46,8 @@ def _with_process(case: Case, process: ObservedProcess, step: Step) -> Outlook:
         model=case.name,
         state=state,
         reason=reason,
+        process=process.nonce,
+        coming=case.coming.nonce if case.coming is not None else None,
         target=target,
         retry_at=_retry_at(step),
         needs=case.seen.needs,

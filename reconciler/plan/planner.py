@@ -55,6 +55,11 @@ def plan(desired: Desired | None, observed: Observed, now: float) -> Plan:
         actions=_in_order(listed, steps),
         outlook=tuple(seen),
         next_at=_next_at(steps.values()),
+        staying=frozenset(
+            (case.name, case.instance)
+            for case in listed
+            if steps[case.name].stays and case.instance is not None
+        ),
         notes=_notes(desired, observed.leftovers),
     )
 

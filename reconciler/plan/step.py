@@ -10,8 +10,8 @@ from reconciler.plan.actions import (
     StopBackend,
     StopLeftover,
 )
-from reconciler.plan.case import Case
-from reconciler.plan.desired import DesiredModel
+from reconciler.plan.case import Case, is_stopping
+from reconciler.plan.desired import DesiredModel, Strategy
 from reconciler.plan.ids import ModelName
 from reconciler.plan.observed import (
     EffectKind,
@@ -49,13 +49,18 @@ class Step:
 
     `state` and `reason` speak of the desired instance, as they are once the action is dispatched.
     `needs_room`: the action loads a model, or makes way for that: it is granted only together with
-    a load slot and the devices. `deadline`: when a load has taken too long.
+    a load slot and the devices. `surges`: it loads it beside the process that serves; where there
+    is no room for both, `instead` is done. `stays`: it needs other devices for that than the spare
+    ones: those that the process holds. `deadline`: when a load has taken too long.
     """
 
     state: State
     reason: str
     action: Action | None = None
     needs_room: bool = False
+    surges: bool = False
+    instead: "Step | None" = None
+    stays: bool = False
     retry: Retry | None = None
     deadline: float | None = None
 
@@ -87,11 +92,16 @@ def next_step(case: Case, now: float) -> Step:
     step = replace(_free(case, now), needs_room=False, retry=None, deadline=None)
     if wanted is None or step.action is None:
         return replace(step, action=None)
+    if step.state is State.LOADED:
+        return replace(step, action=None, reason=f"{_under_way(case, effect)} is being stopped")
+    return step.waiting(f"goes on once {_under_way(case, effect)} has ended")
+
+
+def _under_way(case: Case, effect: InFlight) -> str:
     if effect.kind is EffectKind.START:
-        what = f"the start of spec {effect.spec_hash}"
-    else:
-        what = f"pid {case.process.pid}" if case.process and case.stopping else "a stop under way"
-    return step.waiting(f"goes on once {what} has ended")
+        return f"the start of spec {effect.spec_hash}"
+    ending = next((each for each in case.processes if is_stopping(case.seen, each)), None)
+    return f"pid {ending.pid}" if ending is not None else "a stop under way"
 
 
 def _while_fetching(case: Case, effect: InFlight) -> Step:
@@ -136,6 +146,8 @@ def _free(case: Case, now: float) -> Step:
     if case.seen.gives_way is not None:
         step = Step(state=State.BLOCKED, reason=case.seen.gives_way)
         return _stop(case, process, step, case.seen.gives_way, now)
+    if case.coming is not None:
+        return _while_coming(case, case.wanted, case.coming, now)
     if process.phase is ProcessPhase.LOADING:
         return _while_loading(case, case.wanted, process, now)
     if case.runs_as_wanted:
@@ -151,7 +163,7 @@ def _while_loading(case: Case, wanted: DesiredModel, process: ObservedProcess, n
     """
     if process.failed_check is not None:
         return _fail(case, process, process.failed_check, now)
-    is_wanted = case.runs_as_wanted
+    is_wanted = process is case.coming or case.runs_as_wanted
     deadline = process.awaited_since + wanted.timeouts.ready
     if now < deadline:
         if is_wanted:
@@ -163,6 +175,13 @@ def _while_loading(case: Case, wanted: DesiredModel, process: ObservedProcess, n
     if process.was_loaded:
         why = f"it served an earlier agent, and does not serve this one: {why}"
     return _stop(case, process, _after(process), why, now, failure=why if is_wanted else None)
+
+
+def _while_coming(case: Case, wanted: DesiredModel, coming: ObservedProcess, now: float) -> Step:
+    """What loads beside one that serves costs that nothing, however it ends."""
+    if coming.misplaced is not None:
+        return _fail(case, coming, coming.misplaced, now)
+    return _while_loading(case, wanted, coming, now)
 
 
 def _towards(case: Case, wanted: DesiredModel, now: float) -> Step:
@@ -191,7 +210,35 @@ def _towards(case: Case, wanted: DesiredModel, now: float) -> Step:
         return Step(state=State.LOADING, reason=reason, action=start, needs_room=True)
     why = case.obsolete_because or "started anew"
     step = replace(_after(case.process), needs_room=True)
-    return _stop(case, case.process, step, why, now)
+    recreate = _stop(case, case.process, step, why, now)
+    return _surge(case, wanted, case.process, f"{why}{again}", recreate) or recreate
+
+
+def _surge(
+    case: Case, wanted: DesiredModel, process: ObservedProcess, why: str, recreate: Step
+) -> Step | None:
+    """The successor first, while the old process serves. None: that cannot be.
+
+    Devices that are named are what the old process holds, as a rule: there only who asks for a
+    surge gets it. Two processes of one instance there never are.
+    """
+    if case.instance is None or case.instance == process.instance:
+        return None
+    if process.loads or recreate.action is None:  # it serves nobody; or it could not be stopped
+        return None
+    auto = wanted.strategy is Strategy.AUTO
+    if wanted.strategy is Strategy.RECREATE or (auto and wanted.spec.gpu_ids):
+        return None
+    reason = f"{why}; pid {process.pid} serves until the new one is loaded"
+    start = StartBackend(model=case.name, instance=case.instance, gpus=wanted.gpus, reason=reason)
+    return Step(
+        state=State.LOADING,
+        reason=reason,
+        action=start,
+        needs_room=True,
+        surges=True,
+        instead=recreate if auto else None,
+    )
 
 
 def _after(process: ObservedProcess) -> Step:
@@ -275,7 +322,7 @@ def _stop(
 
 def _fail(case: Case, process: ObservedProcess, why: str, now: float) -> Step:
     """End what is found to be bad; a failure only of what is wanted."""
-    failure = why if process.instance == case.instance else None
+    failure = why if process is case.successor else None
     return _stop(case, process, _after(process), why, now, failure=failure)
 
 
@@ -289,12 +336,27 @@ def _ran_seconds(process: ObservedProcess, failure: str | None) -> float | None:
 
 
 def _end_surplus(case: Case, now: float) -> Step:
-    """Two live processes of one model should not be (scenario 9, llama-swap#281)."""
-    why = "removed from the manifest" if case.desired is None else "enabled: false"
-    if case.wanted is not None and case.process is not None:
-        why = f"a second process of the model; pid {case.process.pid} stays"
-    step = replace(_free(replace(case, surplus=()), now), needs_room=False, action=None)
-    return _stop(case, case.surplus[0], step, why, now)
+    """Two live processes of one model are there only for a surge, one of each instance (R6;
+    scenario 9, llama-swap#281)."""
+    ends = case.surplus[0]
+    step = replace(_free(replace(case, surplus=()), now), needs_room=False)
+    waits = step.waiting(f"goes on once pid {ends.pid} has ended")
+    step = waits if case.wanted is not None else replace(step, action=None)
+    return _stop(case, ends, step, _surplus_because(case, ends), now)
+
+
+def _surplus_because(case: Case, ends: ObservedProcess) -> str:
+    process = case.process
+    if case.wanted is None or process is None:
+        return "removed from the manifest" if case.desired is None else "enabled: false"
+    changed = case.difference(ends)
+    if changed is None or ends.instance == process.instance:
+        return f"a second process of the model; pid {process.pid} stays"
+    if not case.runs_as_wanted or process.loads:
+        return f"{changed} during its load"
+    if ends.loads:
+        return f"{changed}, which pid {process.pid} serves"
+    return f"{changed}; pid {process.pid} serves in its place"
 
 
 def _end_leftover(case: Case) -> Step:

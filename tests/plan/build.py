@@ -1,6 +1,7 @@
 """Plan cases as data: from the YAML of `cases/` to values, and from a plan to lines to compare.
 
-A model's `spec` is its spec hash, its files are named by their digest. Times count from 0.
+A model's `spec` is its spec hash, its files are named by their digest. Its `strategy` is
+`recreate`, unless it says another. Times count from 0.
 """
 
 from pathlib import Path
@@ -17,7 +18,14 @@ from reconciler.plan.actions import (
     StopBackend,
     StopLeftover,
 )
-from reconciler.plan.desired import Desired, DesiredModel, Format, ModelSpec, Timeouts
+from reconciler.plan.desired import (
+    Desired,
+    DesiredModel,
+    Format,
+    ModelSpec,
+    Strategy,
+    Timeouts,
+)
 from reconciler.plan.ids import (
     FilesDigest,
     GpuUuid,
@@ -68,16 +76,19 @@ def desired_model(name: str, data: Data) -> DesiredModel:
         spec=ModelSpec(
             source=f"gguf/{name}",
             digest=data.get("digest"),
+            gpu_ids=tuple(data.get("gpu_ids", ())),
             skip_memory_check=data.get("skip_memory_check", False),
         ),
         spec_hash=SpecHash(data.get("spec", "s1")),
         place=Place(file="models.yaml", line=1, column=1),
         enabled=data.get("enabled", True),
+        strategy=Strategy(data.get("strategy", "recreate")),
         keep_last_good=data.get("keep_last_good", True),
         priority=data.get("priority", 0),
         timeouts=Timeouts(ready=data.get("ready", 1800.0)),
         gpus=gpus(data),
         gpu_share=data.get("share"),
+        gpus_to_spare=data.get("to_spare", False),
     )
 
 

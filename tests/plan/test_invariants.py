@@ -19,7 +19,7 @@ from reconciler.plan.actions import (
     StopBackend,
     StopLeftover,
 )
-from reconciler.plan.desired import DesiredModel
+from reconciler.plan.desired import DesiredModel, Strategy
 from reconciler.plan.ids import FilesDigest, GpuUuid, ModelName, Nonce
 from reconciler.plan.observed import EffectKind, Hang, Leftover, Observed
 from reconciler.plan.phase import State, advance
@@ -29,6 +29,7 @@ from tests.plan.world import Content, World, desired_model
 
 NAMES = st.sampled_from([ModelName(name) for name in "abc"])
 GPUS = st.sampled_from([(), (), ("g0",), ("g1",), ("g0", "g1")])
+STRATEGIES = st.sampled_from([Strategy.AUTO, Strategy.AUTO, Strategy.SURGE, Strategy.RECREATE])
 A_DAY = 86_400.0
 
 
@@ -70,17 +71,24 @@ class PlannerAgainstTheWorld(RuleBasedStateMachine):
 
     @rule(
         name=NAMES,
-        version=st.integers(1, 2),
+        version=st.integers(1, 3),
         enabled=st.sampled_from([True, True, True, False]),
         priority=st.sampled_from([0, 0, 5]),
         gpus=GPUS,
+        strategy=STRATEGIES,
     )
     def manifest_has(
-        self, name: ModelName, version: int, enabled: bool, priority: int, gpus: tuple[str, ...]
+        self,
+        name: ModelName,
+        version: int,
+        enabled: bool,
+        priority: int,
+        gpus: tuple[str, ...],
+        strategy: Strategy,
     ) -> None:
         self.world.manifest = self.world.manifest or {}
         self.world.manifest[name] = desired_model(
-            name, version, enabled=enabled, priority=priority, gpus=gpus
+            name, version, enabled=enabled, priority=priority, gpus=gpus, strategy=strategy
         )
 
     @rule(name=NAMES)
@@ -95,6 +103,29 @@ class PlannerAgainstTheWorld(RuleBasedStateMachine):
         one, other = data.draw(st.permutations(sorted(manifest)))[:2]
         for name, gpus in ((one, manifest[other].gpus), (other, manifest[one].gpus)):
             manifest[name] = desired_model(name, version, gpus=gpus)
+
+    @precondition(lambda self: self.world.manifest)
+    @rule(data=st.data(), versions=st.permutations([1, 2, 3]), starts=st.booleans())
+    def something_changes_that_serves(
+        self, data: st.DataObject, versions: list[int], starts: bool
+    ) -> None:
+        """As `all_goes_well_for_a_while`, up to the middle of a change."""
+        manifest = self.world.manifest or {}
+        model = manifest[data.draw(st.sampled_from(sorted(manifest)))]
+        for version in versions[:2]:
+            self.all_goes_well_for_a_while()
+            manifest[model.name] = replace(
+                model, spec_hash=desired_model(model.name, version).spec_hash
+            )
+        self.tick()
+        for name in sorted(self.world.under_way) if starts else ():
+            self.world.end(name, well=True)
+            self.tick()
+
+    @precondition(lambda self: self.world.processes)
+    @rule(data=st.data())
+    def files_are_mended(self, data: st.DataObject) -> None:
+        self.world.mend_files(data.draw(st.sampled_from(sorted(self.world.processes))))
 
     @rule(on=st.sampled_from([False, False, True]))
     def manifest_suspends(self, on: bool) -> None:
@@ -165,7 +196,11 @@ class PlannerAgainstTheWorld(RuleBasedStateMachine):
         for action in made.actions:
             self.world.begin(action)
         assert len(self.world.loading()) <= self.world.max_parallel_loads
-        assert all(len(processes) == 1 for processes in self.world.processes.values())
+        for processes in self.world.processes.values():
+            assert len(processes) <= 2
+            assert len({each.instance for each in processes}) == len(processes), (
+                "two of an instance"
+            )
         return made
 
     def check_is_deterministic(self, made: Plan) -> None:
@@ -199,7 +234,7 @@ class PlannerAgainstTheWorld(RuleBasedStateMachine):
                     assert world.wanted_instance(action.model) is None
                 case StartBackend():
                     assert action.instance == world.wanted_instance(action.model)
-                    assert action.model not in world.processes
+                    self.check_surge(action)
                     assert not world.leftovers
                     assert not taken & set(action.gpus), "a GPU given twice"
                     taken |= set(action.gpus)
@@ -226,8 +261,9 @@ class PlannerAgainstTheWorld(RuleBasedStateMachine):
             waits = failure is not None and failure.during == "stop"
             if name in world.under_way or name in left or waits:
                 continue
-            hung = {process.nonce for process in processes if process.hung is not None}
-            assert hung <= stopped, "a hung backend goes on"
+            if any(process.hung is not None for process in processes):
+                nonces = {process.nonce for process in processes}
+                assert nonces & stopped, "a hung backend goes on"
 
     def devices_in_use(self) -> set[GpuUuid]:
         processes = [each for many in self.world.processes.values() for each in many]
@@ -235,10 +271,19 @@ class PlannerAgainstTheWorld(RuleBasedStateMachine):
         held += [effect.gpus for effect, _ in self.world.under_way.values()]
         return {gpu for gpus in held for gpu in gpus}
 
+    def check_surge(self, start: StartBackend) -> None:
+        """Only beside one that serves another instance, and only where the manifest lets it."""
+        for process in self.world.processes.get(start.model, ()):
+            assert process.loaded_at is not None
+            assert process.hung is None
+            assert process.instance != start.instance
+            model = (self.world.manifest or {})[start.model]
+            assert model.strategy is not Strategy.RECREATE
+
     def check_stop(self, stop: StopBackend) -> None:
+        """What serves ends for a successor that serves already, or finds no room beside it."""
         world = self.world
-        (process,) = world.processes[stop.model]
-        assert process.nonce == stop.nonce
+        process = world.process(stop.model, stop.nonce)
         wanted = world.wanted_instance(stop.model)
         model = (world.manifest or {}).get(stop.model)
         if process.loaded_at is None or model is None or not model.enabled:
@@ -246,9 +291,18 @@ class PlannerAgainstTheWorld(RuleBasedStateMachine):
         if process.hung is not None:
             assert stop.drain
             return
-        assert process.instance != wanted, "an unchanged model was touched"
+        if process.instance == wanted:
+            assert process.reads_removed_files, "an unchanged model was touched"
+            return
         assert wanted is not None, "stopped before the new files were here"
+        others = [each for each in world.processes[stop.model] if each is not process]
+        if any(each.instance == wanted and each.loaded_at is not None for each in others):
+            return
         assert (stop.model, model.spec_hash) not in world.refused
+        assert not others, "a gap while the next one loads"
+        in_the_way = bool(set(process.gpus) & set(model.gpus))
+        may_stop = {Strategy.RECREATE: True, Strategy.AUTO: in_the_way, Strategy.SURGE: False}
+        assert may_stop[model.strategy], "a gap where there was room for both"
 
     def check_times(self, made: Plan) -> None:
         assert made.next_at is None or made.next_at > self.world.now, "a busy loop"
@@ -271,10 +325,15 @@ class PlannerAgainstTheWorld(RuleBasedStateMachine):
         if self.world.manifest is not None and self.world.processes_read:
             assert set(self.world.manifest) <= set(self.states)
         for action in made.actions:
-            if isinstance(action, StartBackend):
-                assert self.states[action.model] is State.LOADING
-            if isinstance(action, StopBackend | StopLeftover):
-                assert self.states[action.model] is State.UNLOADING
+            shown = next(each for each in made.outlook if each.model == action.model)
+            if isinstance(action, StartBackend) and shown.target is not None:
+                assert (shown.state, shown.target.state) == (State.LOADED, State.LOADING)
+            elif isinstance(action, StartBackend):
+                assert shown.state is State.LOADING
+            elif isinstance(action, StopBackend) and action.nonce != shown.process:
+                assert shown.state in (State.LOADED, State.LOADING)
+            elif isinstance(action, StopBackend | StopLeftover):
+                assert shown.state is State.UNLOADING
 
     def teardown(self) -> None:
         """From now on all goes well: it must come to rest, and then be as desired."""
@@ -293,9 +352,12 @@ class PlannerAgainstTheWorld(RuleBasedStateMachine):
         assert plan(world.desired(), world.observed(), world.now + A_DAY) == made
         for outlook in made.outlook:
             self.check_at_rest(outlook)
-        targets = [outlook.target.state for outlook in made.outlook if outlook.target]
+        targets = [outlook.target for outlook in made.outlook if outlook.target]
         if any(outlook.state is State.PENDING for outlook in made.outlook) or targets:
-            assert State.BLOCKED in targets, "models wait for each other"
+            assert any(
+                target.state is State.BLOCKED or "strategy: surge" in target.reason
+                for target in targets
+            ), "models wait for each other"
         assert {outlook.model for outlook in made.outlook} == set(world.manifest)
         assert set(world.processes) <= {
             name for name, model in world.manifest.items() if model.enabled

@@ -14,7 +14,14 @@ from reconciler.plan.actions import (
     StopBackend,
     StopLeftover,
 )
-from reconciler.plan.desired import Desired, DesiredModel, Format, ModelSpec, Timeouts
+from reconciler.plan.desired import (
+    Desired,
+    DesiredModel,
+    Format,
+    ModelSpec,
+    Strategy,
+    Timeouts,
+)
 from reconciler.plan.ids import (
     FilesDigest,
     GpuUuid,
@@ -50,6 +57,7 @@ def desired_model(
     enabled: bool = True,
     priority: int = 0,
     gpus: tuple[str, ...] = (),
+    strategy: Strategy = Strategy.AUTO,
 ) -> DesiredModel:
     return DesiredModel(
         name=ModelName(name),
@@ -58,6 +66,7 @@ def desired_model(
         place=Place(file="models.yaml", line=1, column=1),
         enabled=enabled,
         priority=priority,
+        strategy=strategy,
         timeouts=Timeouts(ready=60.0),
         gpus=tuple(GpuUuid(gpu) for gpu in gpus),
     )
@@ -117,6 +126,9 @@ class World:
             return None
         digest = self.cached[name, model.spec_hash]
         return Instance(spec_hash=model.spec_hash, files_digest=digest)
+
+    def process(self, name: ModelName, nonce: Nonce) -> ObservedProcess:
+        return next(each for each in self.processes[name] if each.nonce == nonce)
 
     def loading(self) -> set[ModelName]:
         return {
@@ -223,6 +235,12 @@ class World:
         self.processes[name] = [
             process if process.loaded_at is None else replace(process, hung=hung)
             for process in self.processes[name]
+        ]
+
+    def mend_files(self, name: ModelName) -> None:
+        """What lives of this model reads files that have gone, and are here again."""
+        self.processes[name] = [
+            replace(process, reads_removed_files=True) for process in self.processes[name]
         ]
 
     def crash(self, name: ModelName, process: ObservedProcess) -> None:
