@@ -94,6 +94,42 @@ def test_the_quickstart_serves_what_its_manifest_says(make_agent: MakeAgent) -> 
     assert answer.json()["choices"][0]["message"]["content"]
 
 
+def test_a_real_model_serves_what_it_is_checked_for_and_nothing_else(make_agent: MakeAgent) -> None:
+    agent = make_agent(real=True)
+    shutil.copyfile(gemma(), agent.model_file(REAL_PREFIX, "gemma.gguf"))
+    agent.write(manifest(EMBED))
+    agent.start()
+    agent.wait_up()
+    agent.wait_state("embed", "loaded", seconds=120)
+    said = agent.post("/v1/embeddings", {"model": "embed", "input": "hello"}).json()
+    vector = said["data"][0]["embedding"]
+    opposite = [-number for number in vector]
+
+    def embed(name: str, expected: list[float]) -> str:
+        check = f"[{{input: hello, embedding: {expected}}}]"
+        return real_model(name, "ctx_size: 512", type="embedding", checks=check)
+
+    def chat(name: str, capital: str) -> str:
+        check = f"[{{prompt: {json.dumps(PROMPT)}, contains: {capital}, max_tokens: 4}}]"
+        return real_model(name, "ctx_size: 512", checks=check)
+
+    agent.write(
+        manifest(
+            embed("same", vector),
+            embed("opposite", opposite),
+            chat("right", "Paris"),
+            chat("wrong", "Canberra"),
+        )
+    )
+    for name in ("same", "right"):
+        agent.wait_state(name, "loaded", seconds=120)
+    other = agent.wait_state("opposite", "error", seconds=120)
+    assert "check 1 of 1 failed" in other["reason"]
+    assert "what came: -1.0000" in other["reason"]
+    wrong = agent.wait_state("wrong", "error", seconds=120)
+    assert re.search(r"should give 'Canberra'; what came: '.*Paris", wrong["reason"])
+
+
 def test_a_client_that_leaves_a_real_model_frees_its_slot(on_s3: Agent) -> None:
     """The engine's own counter of running requests returns to zero."""
     on_s3.write(manifest(CHAT))
