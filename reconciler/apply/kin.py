@@ -35,6 +35,7 @@ class Kin:
         self.record = record
         self.leader = leader
         self._born_here = leader is not None and leader.held
+        self._found: tuple[Process, ...] = ()
         self._alive: tuple[Process, ...] = ()
         self._sessions: tuple[int, ...] = record.all_sessions
         self._group = recorded(record.nonce, record.cgroup)
@@ -59,7 +60,8 @@ class Kin:
         # Asked after the look, too: who is there then and was alive at the look was there already,
         # or is not proven by its start time.
         grouped = members(self._group) if self._group is not None else frozenset()
-        known = {process.pid: process.start_ticks for process in self._alive}
+        # A zombie tells nothing by which it could be found again, once its parent has died.
+        known = {process.pid: process.start_ticks for process in self._found}
         known |= {pid: table[pid].start_ticks for pid in grouped if pid in table}
         # Asked after the look: who leads the session now has led it all the while.
         held = self.leader is not None and self.leader.held
@@ -77,6 +79,7 @@ class Kin:
         alive = tuple(member for member in found if member.alive)
         first = self._sessions[:1]
         later = {member.session for member in alive} - {*first, os.getsid(0)}
+        self._found = found
         self._alive = alive
         self._sessions = (*first, *sorted(later))
         for member in found:

@@ -7,6 +7,7 @@ import pytest
 
 from reconciler.apply.ladder import REST_SECONDS
 from reconciler.errors import Transient
+from reconciler.observe.processes import read_process
 from reconciler.plan.ids import Nonce
 from tests.apply.world import World
 
@@ -66,6 +67,20 @@ async def test_children_that_outlive_a_killed_leader_are_ended_before_the_exit_i
 
     assert world.processes() == []
     assert (exited.during, exited.signal) == ("run", "SIGKILL")
+
+
+async def test_a_child_that_the_leader_never_reaped_is_reaped_after_it(world: World) -> None:
+    """It has come to us by then, and its environment, by which it was known, has gone."""
+    view = await world.spawn_loaded("--child", "setsid", children=1)
+    (child,) = world.sleepers()
+    in_record = f'"sessions": [\n  {child.pid}\n'
+    await world.until(lambda: in_record in world.records()[0].read_text(), "it is noted")
+    await world.end(child.pid)
+    await world.until(lambda: in_record not in world.records()[0].read_text(), "its end is noted")
+
+    await world.stop(view)
+
+    assert read_process(child.pid) is None
 
 
 async def test_a_backend_whose_leader_is_gone_counts_as_stopping_at_once(world: World) -> None:
