@@ -38,3 +38,16 @@ def test_what_lives_is_unloading_and_then_stopped() -> None:
 def test_what_failed_goes_on_saying_why() -> None:
     shown = ending(made(State.BLOCKED), set()).outlook[0]
     assert (shown.state, shown.reason) == (State.BLOCKED, "so")
+
+
+@pytest.mark.parametrize("kept", [State.LOADED, State.LOADING])
+def test_what_is_left_stays_as_it_is_whatever_was_planned_for_it(kept: State) -> None:
+    plan = ending(made(State.UNLOADING), {M}, {M: kept})
+    shown = plan.outlook[0]
+    assert (plan.actions, shown.state) == ((), kept)
+    assert shown.reason == "the agent ends and leaves it running"
+    assert advance(kept, shown.state)
+
+
+def test_of_what_still_stops_nothing_is_left() -> None:
+    assert ending(made(State.LOADED), {M}, {}).outlook[0].state is State.UNLOADING
