@@ -47,8 +47,9 @@ TRANSITIONS: Mapping[State, frozenset[State]] = MappingProxyType(
 )
 """What may be seen after what. To stay in a state is no step."""
 
-FIRST: frozenset[State] = frozenset(State) - {State.STOPPED}
-"""What a model may be when it appears (with processes, where they are adopted)."""
+FIRST: frozenset[State] = frozenset(State)
+"""What a model may be when it appears: with processes, where they are adopted; stopped, where the
+agent was told to end before it had shown anything."""
 
 
 def advance(old: State | None, new: State) -> State:
