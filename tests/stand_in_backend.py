@@ -70,6 +70,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     add("--refuse-until-ready", action="store_true", help="until then the port is closed instead")
     add("--exit-code", type=int, default=1, help="for --exit-after and --crash-after-requests")
     add("--exit-after", type=seconds, help="die after that time; 0: before the port is bound")
+    add("--exit-while", type=Path, help="die before the port is bound if this file is there")
     add("--ignore-sigterm", action="store_true")
     add("--crash-after-requests", type=int, help="the Nth inference request kills the process")
     add(
@@ -334,7 +335,7 @@ def main() -> None:
     started = time.monotonic()
     args = parse_args()
     print(f"loading {args.name}", file=sys.stderr, flush=True)
-    if args.exit_after == 0:
+    if args.exit_after == 0 or (args.exit_while is not None and args.exit_while.exists()):
         die(args.exit_code, "cannot load the model, on demand")
     if args.ignore_sigterm:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -66,6 +66,9 @@ class Books:
         self._desired: Mapping[ModelName, Collection[SpecHash]] = {}
         self._policies: Mapping[ModelName, OnFailure] = {}
 
+    def models(self) -> tuple[ModelName, ...]:
+        return tuple(self._pages)
+
     def failure(self, model: ModelName) -> Failure | None:
         """The newest one."""
         page = self._page(model)
@@ -95,6 +98,14 @@ class Books:
     def loaded(self, model: ModelName) -> tuple[Instance, ...]:
         """The instances that were loaded here, the newest last."""
         return tuple(self._page(model).loaded)
+
+    def goods(self) -> frozenset[tuple[ModelName, FilesDigest]]:
+        """Files that may be needed again."""
+        return frozenset(
+            (name, page.last_good.files_digest)
+            for name, page in self._pages.items()
+            if page.last_good is not None
+        )
 
     def blocks(self, model: ModelName) -> tuple[Failure, ...]:
         """What is not tried again by itself."""

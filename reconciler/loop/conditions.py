@@ -46,6 +46,12 @@ def too_large(message: str) -> Fact:
     return Fact(type="CacheInBudget", status=False, reason="TooLarge", message=message)
 
 
+def history_lost(problems: Iterable[str]) -> Fact:
+    """Of what earlier agents have found out, or of what the next one is to know."""
+    message = "; ".join(problems)
+    return Fact(type="HistoryKept", status=False, reason="NotOnDisk", message=message)
+
+
 def degraded(reasons: Mapping[ModelName, str]) -> Fact:
     """Models that run, and not as the manifest has them."""
     message = "; ".join(f"{name} {reason}" for name, reason in sorted(reasons.items()))

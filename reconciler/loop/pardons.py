@@ -9,6 +9,7 @@ from reconciler.apply.mendings import Mendings
 from reconciler.apply.pushes import Pushes
 from reconciler.backend.inventory import Build, Inventory
 from reconciler.backend.offer import HubSays
+from reconciler.loop.archive import Archive
 from reconciler.loop.books import Books
 from reconciler.loop.chronicle import Chronicle
 from reconciler.loop.commands import Commands
@@ -32,6 +33,7 @@ class Pardons:
         pushes: Pushes,
         offers: HubQuestions[HubSays],
         reverts: Reverts,
+        archive: Archive,
         inventory: Callable[[], Inventory],
         chronicle: Chronicle,
     ) -> None:
@@ -41,6 +43,7 @@ class Pardons:
         self._pushes = pushes
         self._offers = offers
         self._reverts = reverts
+        self._archive = archive
         self._inventory = inventory
         self._chronicle = chronicle
         self._known = inventory()
@@ -48,14 +51,18 @@ class Pardons:
 
     def grant(self, books: Books, desired: Desired | None) -> bool:
         """Whether there was a reason to."""
-        return self._mend(books) | self._renew(books, desired) | self._obey(books, desired)
+        lifted = self._recall(books, None) | self._mend(books)
+        return lifted | self._renew(books, desired) | self._obey(books, desired)
 
     def regard(self, books: Books, gpus: Gpus) -> bool:
         """Whether blocks are lifted because of GPUs that came, came back, or have another driver.
 
         Only blocks: a GPU that comes and goes must not take the pause from between the tries.
         """
+        recalled = gpus.roll is not None and self._recall(books, gpus.roll)
         before, self._roll = self._roll, gpus.roll
+        if recalled:
+            return True
         if before is None or gpus.roll is None or before is gpus.roll:
             return False
         gained = gains(before, gpus.roll)
@@ -68,6 +75,14 @@ class Pardons:
                 self._chronicle.forgiven(model, failure, " and ".join(gained))
                 lifted = True
         return lifted
+
+    def _recall(self, books: Books, roll: Roll | None) -> bool:
+        """Whether blocks of earlier agents are lifted."""
+        lifted = tuple(self._archive.review(roll))
+        for each in lifted:
+            books.lift(each.model, each.failure)
+            self._chronicle.forgiven(each.model, each.failure, each.why)
+        return bool(lifted)
 
     def _mend(self, books: Books) -> bool:
         """Whether the hub holds other files now where they were damaged."""

@@ -15,6 +15,7 @@ from reconciler.loop.conditions import (
     degraded,
     devices_known,
     engines_usable,
+    history_lost,
     left_alone,
     source_facts,
     stamped,
@@ -63,12 +64,14 @@ class Publisher:
         waits: Sequence[str] = (),
         doubts: Sequence[str] = (),
         over_budget: str | None = None,
+        history: Sequence[str] = (),
     ) -> None:
         """Publish what a tick came to.
 
         `roll`: the GPUs; None: nobody has looked yet. `waits`: what holds up the node as a whole.
         `doubts`: processes and records that are left alone, because they are not surely ours.
-        `over_budget`: of the cache, if it is too large.
+        `over_budget`: of the cache, if it is too large. `history`: what is not known of models, or
+        would not be after a restart.
         """
         shown = [outlook for outlook in outlooks if facts[outlook.model].known]
         self._check_steps(shown)
@@ -87,6 +90,8 @@ class Publisher:
         }
         if reverted:
             conditions.append(degraded(reverted))
+        if history:
+            conditions.append(history_lost(history))
         if over_budget is not None:
             conditions.append(too_large(over_budget))
         if roll is not None and (devices := devices_known(roll)) is not None:

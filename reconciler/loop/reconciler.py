@@ -10,43 +10,34 @@ import structlog
 from structlog.contextvars import bind_contextvars
 
 from reconciler.apply.backends import Backends, BackendView
-from reconciler.apply.comparisons import Comparisons
 from reconciler.apply.effects import Effects, Prepared
-from reconciler.apply.hub_questions import HubQuestions
-from reconciler.apply.mendings import Mendings
 from reconciler.apply.outcomes import FilesFetched
-from reconciler.apply.pushes import Noticed, Pushes
-from reconciler.backend.offer import HubSays
+from reconciler.apply.pushes import Noticed
 from reconciler.errors import XgenError
+from reconciler.loop.archive import Archive
 from reconciler.loop.barring import barred
 from reconciler.loop.books import Books
 from reconciler.loop.chronicle import Chronicle
 from reconciler.loop.clock import Clock
 from reconciler.loop.fallbacks import Fallbacks
 from reconciler.loop.gpus import GpuLedger, Gpus
-from reconciler.loop.hub_subjects import (
-    damaged,
-    doubts,
-    unfetched,
-    watched,
-    without_backend,
-)
+from reconciler.loop.inquiries import Inquiries
 from reconciler.loop.intent import Intent, Understanding
-from reconciler.loop.keeping import Keeping
+from reconciler.loop.keeping import Files, Keeping
 from reconciler.loop.leaving import staying
 from reconciler.loop.observation import Look, Looks, Observer, Seen, observed
 from reconciler.loop.pace import give_way
 from reconciler.loop.pardons import Pardons
 from reconciler.loop.publisher import Publisher
 from reconciler.loop.report import ModelFacts, planned
-from reconciler.loop.reverts import Reverts, good_of, hashes_of
+from reconciler.loop.reverts import Reverts, note_good, want
 from reconciler.loop.standstill import Scene, Standstill, standstill
 from reconciler.loop.surging import Surges
+from reconciler.loop.troubles import Troubles
 from reconciler.metrics import Metrics, TickResult
 from reconciler.plan.actions import AbortFetch, Plan
 from reconciler.plan.desired import Desired, DesiredModel
 from reconciler.plan.ending import NOBODY, OnExit, ending
-from reconciler.plan.fallbacks import hashes
 from reconciler.plan.ids import ModelName
 from reconciler.plan.observed import InFlight
 from reconciler.plan.planner import plan
@@ -74,19 +65,18 @@ class Reconciler:
         observer: Observer,
         fallbacks: Fallbacks,
         reverts: Reverts,
+        books: Books,
+        archive: Archive,
         gpus: GpuLedger,
         keeping: Keeping,
-        comparisons: Comparisons,
-        mendings: Mendings,
-        hints: HubQuestions[str],
-        offers: HubQuestions[HubSays],
-        pushes: Pushes,
+        inquiries: Inquiries,
         pardons: Pardons,
         backends: Backends,
         effects: Effects,
         clock: Clock,
         publisher: Publisher,
         chronicle: Chronicle,
+        troubles: Troubles,
         metrics: Metrics,
         show_plan: Callable[[Planned], None],
         max_parallel_loads: int,
@@ -96,24 +86,22 @@ class Reconciler:
         self._observer = observer
         self._fallbacks = fallbacks
         self._reverts = reverts
+        self._books = books
+        self._archive = archive
         self._gpus = gpus
         self._keeping = keeping
-        self._comparisons = comparisons
-        self._mendings = mendings
-        self._hints = hints
-        self._offers = offers
-        self._pushes = pushes
+        self._inquiries = inquiries
         self._pardons = pardons
         self._backends = backends
         self._effects = effects
         self._clock = clock
         self._publisher = publisher
         self._chronicle = chronicle
+        self._troubles = troubles
         self._metrics = metrics
         self._show_plan = show_plan
         self._max_parallel_loads = max_parallel_loads
         self._wakeup = wakeup
-        self._books = Books()
         self._surges = Surges()
         self._ending = False
         self._leaves = False
@@ -137,11 +125,7 @@ class Reconciler:
                     await self._wakeup.wait()
             except TimeoutError:
                 continue
-        await self._comparisons.close()
-        await self._mendings.close()
-        await self._hints.close()
-        await self._offers.close()
-        await self._pushes.close()
+        await self._inquiries.close()
 
     def end(self, on_exit: OnExit) -> None:
         """From the next tick on, nothing is started or stopped; what happens is still reported."""
@@ -171,12 +155,12 @@ class Reconciler:
         desired = understanding.desired
         bind_contextvars(revision=understanding.revision.applied)
         now = self._clock.monotonic()
-        self._want(desired)
+        want(self._books, desired)
         if self._book(now) | self._pardons.grant(self._books, desired):
             self._standstill = None
         seen = await self._see()
         gpus, looks = await self._settle(desired, seen, now)
-        if desired is not None and self._keeping.is_due(looks, seen):
+        if desired is not None and self._keeping.is_due(looks, seen, self._needed()):
             looks = await self._pin(gpus, looks, seen)
         if self._pardons.regard(self._books, gpus):
             self._standstill = None
@@ -190,7 +174,7 @@ class Reconciler:
             seen=seen,
             doubts=self._backends.problems,
             over_budget=self._keeping.over_budget(),
-            noticed=self._pushes.noticed,
+            noticed=self._inquiries.noticed,
             memory=memory,
             epoch=self._clock.wall(0.0),
             ending=self._ending,
@@ -207,15 +191,11 @@ class Reconciler:
         """Plan, begin what is planned, and report it."""
         seen, looks, desired = scene.seen, scene.looks, scene.gpus.desired
         self._standstill = None
-        self._remember(seen, looks)
-        wanted = self._reverts.as_wanted(looks)
-        doubted = doubts(seen, wanted, self._books)
-        self._comparisons.doubt(doubted)
-        self._mendings.watch(damaged(wanted, self._books))
-        self._hints.watch(without_backend(looks))
-        self._offers.watch(unfetched(looks))
+        if desired is not None:
+            await self._remember(scene)
         suspend = desired is not None and desired.suspend
-        self._pushes.watch(watched(wanted, doubted, suspend=suspend))
+        wanted = self._reverts.as_wanted(looks)
+        self._inquiries.watch(looks, wanted, seen, self._books, suspend=suspend)
         there = observed(
             seen,
             looks,
@@ -228,22 +208,14 @@ class Reconciler:
         if scene.ending:
             views = self._observer.see().views
             made = ending(made, views.keys(), staying(views) if self._leaves else NOBODY)
+        self._troubles.tell(self._books, self._reverts.reversions)
         await self._dispatch(made, looks, now)
         await self._report(made, scene)
         if self._surges.note(made.staying):
             self._wakeup.set()
-        self._standstill = standstill(scene, there, made)
+        if not self._archive.unsaved:
+            self._standstill = standstill(scene, there, made)
         return made
-
-    def _want(self, desired: Desired | None) -> None:
-        models = desired.models if desired is not None else ()
-        self._books.want(
-            {
-                model.name: hashes(model) | hashes_of(self._books.last_good(model.name))
-                for model in models
-            },
-            {model.name: model.on_failure for model in models},
-        )
 
     async def _see(self) -> Seen:
         seen = self._observer.see()
@@ -268,9 +240,14 @@ class Reconciler:
         models = gpus.desired.models if gpus.desired else ()
         return await asyncio.to_thread(self._observer.look, models, seen.sound, gpus.claims)
 
+    def _needed(self) -> Files:
+        """What may run again, and neither runs now nor is wanted."""
+        return self._books.goods() | self._reverts.files()
+
     async def _pin(self, gpus: Gpus, looks: Looks, seen: Seen) -> Looks:
         """Let what is needed stay, then look again: until now another agent might take it."""
-        if await asyncio.to_thread(self._keeping.pin, looks, seen) and self._books.hurry_fetches():
+        pinned = await asyncio.to_thread(self._keeping.pin, looks, seen, self._needed())
+        if pinned and self._books.hurry_fetches():
             self._standstill = None
         return await self._look(gpus, seen)
 
@@ -302,17 +279,16 @@ class Reconciler:
             self._chronicle.cache_changed(news)
         return bool(exits or outcomes)
 
-    def _remember(self, seen: Seen, looks: Looks) -> None:
+    async def _remember(self, scene: Scene) -> None:
         """Keep what was known of models that are going, and nothing of those that are gone."""
+        seen, looks = scene.seen, scene.looks
         names = looks.keys() | seen.views.keys() | seen.in_flight.keys()
         self._books.keep_only(names)
-        for name, look in looks.items():
-            if not look.desired.keep_last_good:
-                self._books.note_good(name, None)
-            elif (good := good_of(look, seen.views.get(name, ()))) is not None:
-                self._books.note_good(name, good)
+        note_good(self._books, looks, seen)
         self._last = {name: model for name, model in self._last.items() if name in names}
         self._last |= {name: look.desired for name, look in looks.items()}
+        forms = (looks, self._reverts.as_wanted(looks))
+        await self._archive.keep(self._books, forms, scene.gpus)
 
     async def _dispatch(self, made: Plan, looks: Looks, now: float) -> None:
         busy = self._effects.in_flight()  # the plan has one action a model, so none changes this
@@ -362,6 +338,7 @@ class Reconciler:
             waits=made.notes,
             doubts=scene.doubts,
             over_budget=scene.over_budget,
+            history=self._archive.problems,
         )
 
     def _show(self, made: Plan, understanding: Understanding, now: float) -> None:

@@ -13,6 +13,7 @@ from reconciler.loop.books import Books
 from reconciler.loop.observation import Look, Looks, Seen
 from reconciler.plan.actions import Outlook, Plan, Target
 from reconciler.plan.desired import Desired, DesiredModel, ModelSpec
+from reconciler.plan.fallbacks import hashes
 from reconciler.plan.gpu_roll import Roll
 from reconciler.plan.ids import FilesDigest, Instance, ModelName, SpecHash
 from reconciler.plan.observed import EffectKind, Failure, FilesCached
@@ -128,6 +129,14 @@ class Reverts:
         before, self._refused = self._refused, {**kept, **refused}
         return self._refused != before
 
+    def files(self) -> frozenset[tuple[ModelName, FilesDigest]]:
+        """Those that what is wanted will be tried with again."""
+        return frozenset(
+            (name, each.files.digest)
+            for name, each in self._last.reversions.items()
+            if each.files is not None
+        )
+
     def degraded(self, model: ModelName) -> str | None:
         """Why it is not as the manifest has it; None: it is."""
         reversion = self._last.reversions.get(model)
@@ -214,6 +223,24 @@ class Reverts:
         return Trouble(reason=step.explained, due=due, costly=failure.costly)
 
 
+def note_good(books: Books, looks: Looks, seen: Seen) -> None:
+    """Enter what is loaded as what is to come back."""
+    for name, look in looks.items():
+        if not look.desired.keep_last_good:
+            books.note_good(name, None)
+        elif (good := good_of(look, seen.views.get(name, ()))) is not None:
+            books.note_good(name, good)
+
+
+def want(books: Books, desired: Desired | None) -> None:
+    """Note of which specs failures count: those that are wanted, and that may come back."""
+    models = desired.models if desired is not None else ()
+    books.want(
+        {model.name: hashes(model) | _hashes_of(books.last_good(model.name)) for model in models},
+        {model.name: model.on_failure for model in models},
+    )
+
+
 def good_of(look: Look, views: Collection[BackendView]) -> LastGood | None:
     """What is loaded and is as its look says; None: nothing is."""
     files = look.files
@@ -236,7 +263,7 @@ def good_of(look: Look, views: Collection[BackendView]) -> LastGood | None:
     return None
 
 
-def hashes_of(good: LastGood | None) -> frozenset[SpecHash]:
+def _hashes_of(good: LastGood | None) -> frozenset[SpecHash]:
     """What its failures, and those of its downloads, are known by."""
     if good is None:
         return frozenset()

@@ -15,6 +15,7 @@ from reconciler.apply.comparisons import Comparisons
 from reconciler.apply.effects import Effects
 from reconciler.apply.engine_watch import EngineWatch
 from reconciler.apply.gpu_watch import GpuWatch
+from reconciler.apply.histories import Histories
 from reconciler.apply.hub_questions import HubQuestions
 from reconciler.apply.liveness import Liveness, Surroundings
 from reconciler.apply.log_reader import Logs
@@ -31,11 +32,14 @@ from reconciler.cache.pin_board import Owner
 from reconciler.events import Journal
 from reconciler.hub.writable import WritableHub
 from reconciler.jobs.job import JobState
+from reconciler.loop.archive import Archive
+from reconciler.loop.books import Books
 from reconciler.loop.chronicle import Chronicle
 from reconciler.loop.clock import Clock
 from reconciler.loop.commands import Commands
 from reconciler.loop.fallbacks import Fallbacks
 from reconciler.loop.gpus import GpuLedger
+from reconciler.loop.inquiries import Inquiries
 from reconciler.loop.intent import Intent
 from reconciler.loop.keeping import Keeping
 from reconciler.loop.memory import MemoryWatch
@@ -44,6 +48,7 @@ from reconciler.loop.pardons import Pardons
 from reconciler.loop.publisher import Publisher
 from reconciler.loop.reconciler import Reconciler
 from reconciler.loop.reverts import Reverts
+from reconciler.loop.troubles import Troubles
 from reconciler.metrics import Metrics
 from reconciler.node.board import Board
 from reconciler.node.clock import SystemClock
@@ -57,6 +62,7 @@ from reconciler.node.tokens import TokenCount
 from reconciler.observe.devices.survey import survey
 from reconciler.observe.engine_pages import EnginePages
 from reconciler.observe.host_memory import read_physical
+from reconciler.observe.processes import boot_id
 from reconciler.plan.ids import ModelName, NodeName
 from reconciler.proxy.app import create_app
 from reconciler.proxy.bounds import Bounds
@@ -172,6 +178,11 @@ async def assembled(
         )
         await stack.enter_async_context(effects)
         reverts = Reverts(cache.lookup, lambda: engines.inventory)
+        books = Books()
+        archive = Archive(
+            Histories(settings.data_dir / "history"), boot_id(), lambda: engines.inventory
+        )
+        await asyncio.to_thread(archive.open, books, now=clock.monotonic())
         publisher = Publisher(
             status=board.current(),
             publish=board.publish,
@@ -221,8 +232,8 @@ async def assembled(
                 ),
                 fallbacks=Fallbacks(lambda: engines.inventory),
                 reverts=reverts,
-                hints=hints,
-                offers=offers,
+                books=books,
+                archive=archive,
                 gpus=GpuLedger(
                     watch,
                     settings.environment,
@@ -231,9 +242,13 @@ async def assembled(
                     lambda: engines.inventory,
                 ),
                 keeping=Keeping(cache),
-                comparisons=comparisons,
-                mendings=mendings,
-                pushes=pushes,
+                inquiries=Inquiries(
+                    comparisons=comparisons,
+                    mendings=mendings,
+                    hints=hints,
+                    offers=offers,
+                    pushes=pushes,
+                ),
                 pardons=Pardons(
                     commands=commands,
                     mendings=mendings,
@@ -241,6 +256,7 @@ async def assembled(
                     pushes=pushes,
                     offers=offers,
                     reverts=reverts,
+                    archive=archive,
                     inventory=lambda: engines.inventory,
                     chronicle=chronicle,
                 ),
@@ -249,6 +265,7 @@ async def assembled(
                 clock=clock,
                 publisher=publisher,
                 chronicle=chronicle,
+                troubles=Troubles(journal),
                 metrics=metrics,
                 show_plan=board.show_plan,
                 max_parallel_loads=settings.max_parallel_loads,

@@ -82,8 +82,12 @@ def after_failure(
             ever_loaded=failed.ever_loaded or previous.ever_loaded,
             earlier=_earlier(previous, failed) if in_a_row else (),
         )
-    dies_loading = failed.during == "load" and failed.exited and not failed.ever_loaded
-    if dies_loading and failed.count >= EXITS_UNTIL_BLOCKED:
+    dies_loading = failed.during == "load" and not failed.ever_loaded
+    if (
+        dies_loading
+        and (failed.exited or not failed.costly)
+        and failed.count >= EXITS_UNTIL_BLOCKED
+    ):
         return replace(failed, permanent=True)
     if failed.costly and failed.count > COSTLY_RETRIES:
         return replace(failed, permanent=True)

@@ -1,0 +1,152 @@
+"""Blocks of an earlier agent hold until what they depend on is otherwise (R7)."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from reconciler.apply.histories import Histories
+from reconciler.backend.engine_files import Stamp
+from reconciler.backend.engines import Assessment
+from reconciler.backend.inventory import Inventory
+from reconciler.loop.archive import Archive
+from reconciler.loop.books import Books
+from reconciler.loop.gpus import Gpus
+from reconciler.loop.observation import Look
+from reconciler.plan.desired import DesiredModel
+from reconciler.plan.gpu_roll import Roll
+from reconciler.plan.ids import GpuUuid, ModelName
+from reconciler.plan.revert import LastGood
+from reconciler.plan.spec_hash import spec_hash
+from tests.backend.build import files, gpu, inventory, llama_server, model
+from tests.loop.test_books import WANTED, M, books, exited, failed
+
+SPEC = replace(model(M), spec_hash=WANTED.spec_hash)
+GOOD = LastGood(spec=SPEC.spec, spec_hash=spec_hash(SPEC.spec), files_digest=WANTED.files_digest)
+
+
+class Node:
+    """A node whose agents come and go."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.boot = "boot-1"
+        self.builds = inventory(llama_server())
+        self.desired: DesiredModel = SPEC
+        self.roll = Roll()
+        self.books = Books()
+        self.archive = self._archive()
+
+    def _archive(self) -> Archive:
+        return Archive(Histories(self.folder), self.boot, lambda: self.builds)
+
+    async def keep(self, *gone: ModelName) -> None:
+        look = Look(desired=self.desired, files=files(), assessment=Assessment())
+        looks = {} if M in gone else {M: look}
+        await self.archive.keep(self.books, [looks], Gpus(roll=self.roll))
+
+    def restart(self) -> list[str]:
+        """Gives what is lifted at the start."""
+        self.books, self.archive = Books(), self._archive()
+        self.archive.open(self.books, now=50.0)
+        lifted = [*self.archive.review(None), *self.archive.review(self.roll)]
+        for each in lifted:
+            self.books.lift(each.model, each.failure)
+        return [each.why for each in lifted]
+
+
+@pytest.fixture
+async def node(tmp_path: Path) -> Node:
+    made = Node(tmp_path / "history")
+    made.books = books()
+    for _ in range(3):
+        made.books.book_exit(exited("load"))
+    await made.keep()
+    return made
+
+
+async def test_a_block_outlives_the_agent(node: Node) -> None:
+    assert node.restart() == []
+    (block,) = node.books.blocks(M)
+    assert (block.reason, block.count, block.at) == ("exited with code 1", 3, 50.0)
+    await node.keep()
+    assert node.restart() == []
+    assert node.books.blocks(M)
+
+
+async def test_a_new_boot_clears_exits_and_nothing_else(node: Node) -> None:
+    node.books.book_outcome(
+        replace(failed("start"), files_digest=WANTED.files_digest, permanent=True), at=1.0
+    )
+    node.books.note_good(M, GOOD)
+    await node.keep()
+    node.boot = "boot-2"
+    node.restart()
+    assert [each.during for each in node.books.blocks(M)] == ["start"]
+    assert node.books.last_good(M) == GOOD
+
+
+async def test_another_engine_lifts_it_and_the_same_one_does_not(node: Node) -> None:
+    stamp = Stamp("/opt/llama.cpp/llama-server", (1, 2, 3, 4))
+    there = inventory(replace(llama_server(), files=(stamp,)))
+    node.builds = there
+    assert node.restart() == [f"there is another engine: {llama_server().detail}"]
+    assert node.books.blocks(M) == ()
+
+
+async def test_an_inode_alone_is_no_other_engine(tmp_path: Path) -> None:
+    def built(inode: int) -> Inventory:
+        stamp = Stamp("/opt/llama.cpp/llama-server", (1, inode, 3, 4))
+        return inventory(replace(llama_server(), files=(stamp,)))
+
+    node = Node(tmp_path)
+    node.builds = built(1)
+    node.books = books()
+    for _ in range(3):
+        node.books.book_exit(exited("load"))
+    await node.keep()
+    node.builds = built(2)
+    assert node.restart() == []
+
+
+async def test_another_gpu_lifts_blocks_of_models_on_gpus(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.roll = Roll(devices=(gpu(),))
+    node.desired = replace(SPEC, gpus=(GpuUuid(gpu().identity),))
+    node.books = books()
+    for _ in range(3):
+        node.books.book_exit(exited("load"))
+    await node.keep()
+    assert node.restart() == []
+    node.roll = Roll(devices=(replace(gpu(), name="another card"),))
+    assert node.restart() == [f"GPU {gpu().identity} can be used now"]
+
+
+async def test_what_is_tried_again_by_itself_is_not_kept(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.books = books()
+    node.books.book_exit(exited("load"))
+    node.books.book_outcome(replace(failed("fetch"), permanent=True), at=1.0)
+    await node.keep()
+    node.restart()
+    assert node.books.blocks(M) == ()
+
+
+async def test_nothing_is_kept_of_a_model_that_is_gone(node: Node) -> None:
+    node.books.keep_only(())
+    await node.keep(M)
+    assert list(node.folder.iterdir()) == []
+
+
+async def test_a_disk_that_takes_nothing_is_told_and_tried_again(node: Node) -> None:
+    obstacle = node.folder / f"{M}.partial"
+    obstacle.mkdir()
+    node.books.note_good(M, GOOD)
+    await node.keep()
+    (problem,) = node.archive.problems
+    assert "a restart would not know" in problem
+    obstacle.rmdir()
+    await node.keep()
+    assert node.archive.problems == ()
+    node.restart()
+    assert node.books.last_good(M) == GOOD
