@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.observe.gpu_libraries import GpuLibraries, build
+
 # On a new machine the first draws build caches; a slow draw is no fault of the code under test.
 # Examples are drawn anew in CI, too.
 settings.register_profile(
@@ -46,6 +48,12 @@ LANES = {"engine": "test-engines", "slow": "test-slow"}
 
 _LEFT_OUT = pytest.StashKey[Counter[str]]()
 _FROM_WORKER = "left_out"
+
+
+@pytest.fixture(scope="session")
+def libraries(tmp_path_factory: pytest.TempPathFactory) -> GpuLibraries:
+    """In the place of the GPU drivers' own, compiled once."""
+    return build(tmp_path_factory.mktemp("gpu-libraries"))
 
 
 def pytest_deselected(items: list[pytest.Item]) -> None:

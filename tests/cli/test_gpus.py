@@ -13,7 +13,7 @@ import pytest
 from reconciler.cli.checks.finding import Level
 from reconciler.cli.checks.gpu import gpu_findings
 from tests.cli.command import on_a_terminal, xgen_model
-from tests.observe.gpu_libraries import GpuLibraries, build, records
+from tests.observe.gpu_libraries import GpuLibraries, records
 
 GIB = 2**30
 CARDS = (
@@ -22,11 +22,6 @@ CARDS = (
     {"error": 15},
 )
 APU = {"pci": "0000:c5:00.0", "gfx": "0x1151", "total": GIB, "gtt": 64 * GIB, "hip": 0}
-
-
-@pytest.fixture(scope="module")
-def libraries(tmp_path_factory: pytest.TempPathFactory) -> GpuLibraries:
-    return build(tmp_path_factory.mktemp("gpu-libraries"))
 
 
 @pytest.fixture

@@ -8,24 +8,14 @@ import pytest
 
 from tests.e2e.agent import llama_server_stand_in
 from tests.e2e.conftest import MakeAgent
+from tests.e2e.gpu_machine import GIB, KEYS, PREFIX
 from tests.e2e.manifests import manifest, model
 from tests.gguf_file import header
-from tests.observe.gpu_libraries import GpuLibraries, build, records
+from tests.observe.gpu_libraries import GpuLibraries, records
 from tests.tiny_bert import tiny_bert
 
 pytestmark = pytest.mark.slow
 
-GIB = 2**30
-KEYS = {
-    "general.architecture": "llama",
-    "llama.context_length": 4096,
-    "llama.embedding_length": 4096,
-    "llama.block_count": 32,
-    "llama.attention.head_count": 32,
-    "llama.attention.head_count_kv": 8,
-}
-"""As of Llama 3 8B: a token takes 128 KiB of cache."""
-PREFIX = "gguf/large_cache"
 CANNOT = {
     "outside": {"source": "file:///etc", "format": "gguf"},
     "type": {"source": "gguf/bert_e", "type": "llm"},
@@ -33,11 +23,6 @@ CANNOT = {
     "large": {"source": PREFIX, "extra_args": "{ctx_size: 9000000}"},
     "template": {"source": PREFIX, "extra_args": '{chat_template_file: "@/none.jinja"}'},
 }
-
-
-@pytest.fixture(scope="module")
-def libraries(tmp_path_factory: pytest.TempPathFactory) -> GpuLibraries:
-    return build(tmp_path_factory.mktemp("gpu-libraries"))
 
 
 @pytest.fixture

@@ -8,18 +8,13 @@ import pytest
 from tests.e2e.agent import Agent, Entry, llama_server_stand_in
 from tests.e2e.conftest import MakeAgent
 from tests.e2e.manifests import manifest, model
-from tests.observe.gpu_libraries import GpuLibraries, build, records
+from tests.observe.gpu_libraries import GpuLibraries, records
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
 GIB = 2**30
 DIES = '{STAND_IN: "--exit-after 0 --exit-code 3"}'
-
-
-@pytest.fixture(scope="module")
-def libraries(tmp_path_factory: pytest.TempPathFactory) -> GpuLibraries:
-    return build(tmp_path_factory.mktemp("gpu-libraries"))
 
 
 class Node:

@@ -3,40 +3,21 @@
 import json
 import re
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from reconciler.observe.processes import HOST_PID_NAMESPACE, pid_namespace
 from tests.cli.command import xgen_model
-from tests.e2e.agent import Agent, llama_server_stand_in
 from tests.e2e.conftest import MakeAgent
+from tests.e2e.gpu_machine import GIB, KEYS, PREFIX, Machine, card, large, says
 from tests.e2e.manifests import manifest, model
 from tests.gguf_file import header
-from tests.observe.gpu_libraries import GpuLibraries, build, records
+from tests.observe.gpu_libraries import GpuLibraries
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
-
-GIB = 2**30
-LISTING = "  CUDA0: NVIDIA H100 80GB HBM3 (81079 MiB, 80456 MiB free)"
-KEYS = {
-    "general.architecture": "llama",
-    "llama.context_length": 4096,
-    "llama.embedding_length": 4096,
-    "llama.block_count": 32,
-    "llama.attention.head_count": 32,
-    "llama.attention.head_count_kv": 8,
-}
-"""As of Llama 3 8B: a token takes 128 KiB of cache."""
-PREFIX = "gguf/large_cache"
-
-
-@pytest.fixture(scope="module")
-def libraries(tmp_path_factory: pytest.TempPathFactory) -> GpuLibraries:
-    return build(tmp_path_factory.mktemp("gpu-libraries"))
 
 
 @pytest.fixture
@@ -48,58 +29,13 @@ def stranger() -> Iterator[int]:
     process.wait()
 
 
-class Machine:
-    """What NVML tells may change; each survey reads it anew."""
-
-    def __init__(self, agent: Agent, libraries: GpuLibraries) -> None:
-        self._agent, self._libraries = agent, libraries
-        agent.model_file(PREFIX).write_bytes(header(KEYS))
-        llama_server_stand_in(agent.root, LISTING)
-
-    def tells(self, *devices: dict[str, object], processes: list[dict[str, object]]) -> None:
-        lines = "".join(
-            records(str(each["kind"]), {key: value for key, value in each.items() if key != "kind"})
-            for each in devices
-        )
-        text = lines + records("process", *processes)
-        self._agent.environment |= self._libraries.machine(self._agent.root, nvidia=text)
-
-    def free_bytes(self) -> list[int]:
-        """As the agent knows it."""
-        devices = self._agent.self_view()["gpu"]["devices"]
-        return [each["memory_free_bytes"] for each in devices]
-
-    def holds(self, used: int, **memory: tuple[int, int]) -> None:
-        """One GPU of 80 GiB: what is used of it, and each process's pid and GiB."""
-        processes = [
-            {"on": "GPU-0", "pid": pid, "memory": size * GIB} for pid, size in memory.values()
-        ]
-        self.tells(card(used=used * GIB), processes=processes)
-
-
-def card(**more: object) -> dict[str, object]:
-    whole: dict[str, object] = {"uuid": "GPU-0", "pci": "0000:01:00.0", "total": 80 * GIB}
-    return {"kind": "gpu", **whole, "used": 0, **more}
-
-
-def large(name: str, gib: int, **fields: str) -> str:
-    """A model whose cache takes so much."""
-    asks = {"extra_args": f"{{ctx_size: {gib * 8192}}}", "gpu_ids": "[0]", **fields}
-    return model(name, source=PREFIX, backend="auto", **asks)
-
-
-def says(*texts: str, state: str | None = None) -> Callable[[dict[str, Any]], bool]:
-    return lambda entry: (
-        state in (None, entry["state"]) and all(text in entry["reason"] for text in texts)
-    )
-
-
+@pytest.mark.parametrize("vendor", ["nvidia", "amd"])
 def test_the_next_start_waits_for_memory_and_then_says_who_holds_it(
-    make_agent: MakeAgent, libraries: GpuLibraries, stranger: int
+    make_agent: MakeAgent, libraries: GpuLibraries, stranger: int, vendor: str
 ) -> None:
     """Scenarios 18, 19 (LLMKube#516, gpustack#1354)."""
     agent = make_agent()
-    machine = Machine(agent, libraries)
+    machine = Machine(agent, libraries, vendor)
     machine.holds(1)
     agent.write(manifest(large("a", 64)))
     agent.start()
@@ -201,11 +137,12 @@ def test_nothing_is_stopped_for_a_successor_by_a_survey_from_before_it_was_wante
     assert agent.stop() == 0
 
 
+@pytest.mark.parametrize("vendor", ["nvidia", "amd"])
 def test_a_driver_that_falls_silent_lets_nothing_start_that_its_gpu_cannot_hold(
-    make_agent: MakeAgent, libraries: GpuLibraries
+    make_agent: MakeAgent, libraries: GpuLibraries, vendor: str
 ) -> None:
     agent = make_agent()
-    machine = Machine(agent, libraries)
+    machine = Machine(agent, libraries, vendor)
     machine.holds(1)
     agent.model_file()
     agent.write(manifest(large("a", 96)))
@@ -213,7 +150,7 @@ def test_a_driver_that_falls_silent_lets_nothing_start_that_its_gpu_cannot_hold(
     agent.wait_up()
     assert "has 80.0 GiB in all" in agent.wait_state("a", "blocked")["reason"]
 
-    machine.tells({"kind": "sys", "nvmlInitWithFlags": 9}, processes=[])
+    machine.falls_silent()
     agent.post("/api/management/reconcile", {}).raise_for_status()
     agent.wait_condition("DevicesKnown", "False")
     agent.write(manifest(large("a", 96), model("cpu")))

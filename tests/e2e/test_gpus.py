@@ -5,21 +5,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.cli.command import xgen_model
 from tests.e2e.agent import Agent, llama_server_stand_in
 from tests.e2e.conftest import MakeAgent
 from tests.e2e.manifests import manifest, model
-from tests.observe.gpu_libraries import GpuLibraries, build, records
+from tests.observe.gpu_libraries import GpuLibraries, records
 
 GIB = 2**30
 LISTING = "  CUDA0: NVIDIA H100 80GB HBM3 (81079 MiB, 80456 MiB free)"
-
-
-@pytest.fixture(scope="module")
-def libraries(tmp_path_factory: pytest.TempPathFactory) -> GpuLibraries:
-    return build(tmp_path_factory.mktemp("gpu-libraries"))
 
 
 class Machine:

@@ -14,17 +14,12 @@ from tests.backend.build import executable
 from tests.e2e.agent import REPOSITORY, llama_server_stand_in
 from tests.gpu.ledger import Ledger, NotChecked, Told
 from tests.gpu.vendor_tools import TOOLS, compared
-from tests.observe.gpu_libraries import GpuLibraries, build, records
+from tests.observe.gpu_libraries import GpuLibraries, records
 
 GIB = 2**30
 LISTING = "  CUDA0: NVIDIA H100 80GB HBM3 (81079 MiB, 80456 MiB free)"
 CARD = {"uuid": "GPU-0", "pci": "0000:17:00.0", "total": 80 * GIB, "used": GIB}
 NVIDIA_SMI, AMD_SMI, ROCM_SMI = TOOLS
-
-
-@pytest.fixture(scope="module")
-def libraries(tmp_path_factory: pytest.TempPathFactory) -> GpuLibraries:
-    return build(tmp_path_factory.mktemp("gpu-libraries"))
 
 
 def on_the_gpu(folder: Path, description: str, *, gpu: str = "GPU-0") -> Path:

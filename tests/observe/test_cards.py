@@ -11,6 +11,14 @@ from reconciler.plan.gpus import Vendor
 from tests.plan.gpu import amd
 
 
+def put_card(root: Path, address: str, vendor: str, kind: str = "0x030200") -> None:
+    """On the bus of a tree like `/`."""
+    folder = root / "sys/bus/pci/devices" / address
+    folder.mkdir(parents=True)
+    (folder / "vendor").write_text(f"{vendor}\n", encoding="ascii")
+    (folder / "class").write_text(f"{kind}\n", encoding="ascii")
+
+
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """A GPU of each vendor, the first one's sound, and the machine's own graphics."""
@@ -20,10 +28,7 @@ def root(tmp_path: Path) -> Path:
         ("0000:0c:00.0", "0x1002", "0x120000"),
         ("0000:04:00.0", "0x1a03", "0x030000"),
     ):
-        folder = tmp_path / "sys/bus/pci/devices" / address
-        folder.mkdir(parents=True)
-        (folder / "vendor").write_text(f"{vendor}\n", encoding="ascii")
-        (folder / "class").write_text(f"{kind}\n", encoding="ascii")
+        put_card(tmp_path, address, vendor, kind)
     return tmp_path
 
 

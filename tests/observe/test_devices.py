@@ -14,6 +14,7 @@ from reconciler.plan.gpu_survey import Answer, Cause, Step
 from reconciler.plan.gpus import Gpu, GpuProcess
 from tests.e2e.agent import is_alive
 from tests.observe.gpu_libraries import GpuLibraries, records
+from tests.observe.test_cards import put_card
 from tests.waiting import wait_for, wait_until
 
 GIB = 2**30
@@ -369,3 +370,31 @@ def test_the_child_ends_by_itself_where_nobody_ends_it(machine: Machine) -> None
             assert b'"sysfs"' in answers.readline()
             child.send_signal(signal.SIGALRM)
         assert child.wait(30) == -signal.SIGALRM
+
+
+@pytest.mark.parametrize("has_card", [True, False])
+@pytest.mark.parametrize(
+    ("step", "vendor", "function", "code"),
+    [
+        (Step.NVML, "0x10de", "nvmlInitWithFlags", 9),
+        (Step.AMDSMI, "0x1002", "amdsmi_init", 34),
+    ],
+)
+def test_a_driver_that_is_not_loaded_is_a_fault_with_a_card_and_no_gpu_without(
+    machine: Machine,
+    tmp_path: Path,
+    step: Step,
+    vendor: str,
+    function: str,
+    code: int,
+    has_card: bool,
+) -> None:
+    told = records("sys", {function: code})
+    machine.has(**{"nvidia" if step is Step.NVML else "amd": told})
+    if has_card:
+        put_card(tmp_path, "0000:17:00.0", vendor)
+
+    answer = machine.survey()[step]
+
+    assert answer.cause is (Cause.UNLOADED if has_card else Cause.NO_DRIVER)
+    assert answer.reason.endswith("on the PCI bus: 0000:17:00.0") is has_card
