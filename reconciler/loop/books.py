@@ -171,6 +171,10 @@ class Books:
         did."""
         return self._forget(model, lambda failure: failure.during in _OF_ENGINES)
 
+    def recheck(self, model: ModelName) -> Failure | None:
+        """Forget what went wrong with a load: it has other checks now. None: nothing did."""
+        return self._forget(model, lambda failure: failure.during == "load")
+
     def hurry_fetches(self) -> bool:
         """Forget failed fetches: there may be room now. Whether there were any."""
         forgotten = [

@@ -1,5 +1,5 @@
 """What failed is tried before its time: its files were mended, its engine was replaced, there are
-other GPUs, or somebody asked for it (R7)."""
+other GPUs, it has other checks, or somebody asked for it (R7)."""
 
 from collections.abc import Callable, Iterator, Mapping
 
@@ -15,6 +15,7 @@ from reconciler.loop.chronicle import Chronicle
 from reconciler.loop.commands import Commands
 from reconciler.loop.gpus import Gpus
 from reconciler.loop.reverts import Reverts
+from reconciler.plan.checks import Check
 from reconciler.plan.desired import Desired, ModelSpec
 from reconciler.plan.gpu_roll import Roll, gains
 from reconciler.plan.ids import ModelName
@@ -48,10 +49,13 @@ class Pardons:
         self._chronicle = chronicle
         self._known = inventory()
         self._roll: Roll | None = None
+        self._checks: Mapping[ModelName, tuple[Check, ...]] = {}
 
     def grant(self, books: Books, desired: Desired | None) -> bool:
         """Whether there was a reason to."""
         lifted = self._recall(books, None) | self._mend(books)
+        if desired is not None:
+            lifted |= self._recheck(books, desired)
         return lifted | self._renew(books, desired) | self._obey(books, desired)
 
     def regard(self, books: Books, gpus: Gpus) -> bool:
@@ -90,6 +94,18 @@ class Pardons:
         for model in self._mendings.take_mended():
             if (failure := books.mend(model)) is not None:
                 self._chronicle.forgiven(model, failure, "the hub holds another file now")
+                forgiven = True
+        return forgiven
+
+    def _recheck(self, books: Books, desired: Desired) -> bool:
+        """Whether what may have failed a check has others now: they are in no hash."""
+        before, self._checks = self._checks, {each.name: each.checks for each in desired.models}
+        forgiven = False
+        for model, checks in self._checks.items():
+            if before.get(model, checks) == checks:
+                continue
+            if (failure := books.recheck(model)) is not None:
+                self._chronicle.forgiven(model, failure, "its checks have changed")
                 forgiven = True
         return forgiven
 

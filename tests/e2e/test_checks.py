@@ -51,8 +51,15 @@ def test_what_fails_a_check_never_serves_and_says_what_came(agent: Agent) -> Non
     answer = agent.post("/v1/chat/completions", {"model": "a", "messages": []})
     assert answer.status_code == 503
     assert "check 2 of 3 failed" in answer.json()["error"]["message"]
-    agent.write(checked(RIGHT, CHAT))  # is in no hash: the next try has it
+    agent.write(checked(RIGHT, CHAT))
     agent.wait_state("a", "loaded")
+    forgiven = [
+        event["reason"]
+        for event in agent.client.get(f"{agent.url}/api/management/events").json()["events"]
+        if event["kind"] == "FailureForgiven"
+    ]
+    assert len(forgiven) == 1
+    assert "its checks have changed" in forgiven[0]
 
 
 def test_a_check_that_gets_no_answer_in_time_has_failed(agent: Agent) -> None:
