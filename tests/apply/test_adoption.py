@@ -7,8 +7,13 @@ from dataclasses import replace
 
 import pytest
 
+from reconciler.backend.engine_files import Stamp
+from reconciler.backend.flags import Flag, Flags
+from reconciler.backend.inventory import Build, Listed
+from reconciler.backend.llama_options import COUNTERS
+from reconciler.plan.ids import GpuUuid, ModelName
 from reconciler.plan.spec_hash import spec_hash
-from tests.apply.dead_agent import LOAD_NOTED, SESSION_NOTED, dead_agent
+from tests.apply.dead_agent import LOAD_NOTED, SESSION_NOTED, DeadAgent, dead_agent
 from tests.apply.world import KEY, SPEC, World, instance, launch
 
 KINDS = ("plain", "ignore-term", "stopped", "setsid", "double-fork", "titled")
@@ -50,6 +55,41 @@ async def test_it_is_known_as_it_was_started_but_for_its_variables(world: World)
     assert view.loaded_at >= view.started_at
     assert view.adopted is not None
     assert view.adopted.was_loaded
+    await dead.stop()
+
+
+async def test_all_that_is_told_of_an_engine_is_told_of_it_still(world: World) -> None:
+    made = world.launch()
+    build = Build(
+        id="llama-server-cuda",
+        name="b1",
+        command=("/opt/llama-server",),
+        version="9999",
+        detail="llama-server 9999",
+        flags=Flags((Flag(names=("--threads",)),), True),
+        listed=(Listed("CUDA0", "NVIDIA H200"),),
+        files=(Stamp("/opt/llama-server", (1, 2, 3, 1796077884000000001)), Stamp("/gone", None)),
+    )
+    first = replace(
+        made,
+        probe=replace(made.probe, answer_file=b"RIFF\0\xff"),
+        counters=COUNTERS,
+        warnings=("a warning",),
+        gpu_share=0.5,
+        build=build,
+    )
+    gpus = (GpuUuid("GPU-1"),)
+    view = await world.backends.spawn(
+        model=ModelName("x"), spec=SPEC, instance=instance(), gpus=gpus, launch=first
+    )
+    world.sessions.add(view.pid)
+    world.plays_init = True
+    dead = DeadAgent(world=world, pid=view.pid)
+
+    adopted = await dead.adopted()
+
+    assert adopted.gpus == gpus
+    assert adopted.launch == replace(first, env={}, build=replace(build, flags=Flags()))
     await dead.stop()
 
 
