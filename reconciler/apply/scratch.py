@@ -33,12 +33,13 @@ class Scratch:
         return tuple(dict.fromkeys((str(self.temporary), str(self.sockets))))
 
 
-def scratch_of(nonce: Nonce, temporary: str | None) -> Scratch:
-    """Where they will be. `temporary`: the TMPDIR of the agent; one that is not there is none."""
+def scratch_of(nonce: Nonce, temporary: str | None, *, with_sockets: bool) -> Scratch:
+    """Where they will be. `temporary`: the TMPDIR of the agent; one that is not there is none.
+    `with_sockets`: the spawn is told where its sockets go."""
     usual = Path(temporary).absolute() if temporary else _SHORT
     own = (usual if usual.is_dir() else _SHORT) / _name(nonce)
-    fits = len(os.fsencode(own)) <= _LONGEST_BYTES
-    return Scratch(temporary=own, sockets=own if fits else _SHORT / _name(nonce))
+    too_long = with_sockets and len(os.fsencode(own)) > _LONGEST_BYTES
+    return Scratch(temporary=own, sockets=_SHORT / _name(nonce) if too_long else own)
 
 
 def make(scratch: Scratch) -> None:

@@ -88,7 +88,11 @@ def start(order: Order, records: Records) -> Started:
 
 def _start(order: Order, records: Records, log: int) -> Started:
     argv = _masked(order)
-    scratch = scratch_of(order.nonce, order.launch.env.get(_TEMPORARY))
+    scratch = scratch_of(
+        order.nonce,
+        order.launch.env.get(_TEMPORARY),
+        with_sockets=bool(order.launch.socket_variables),
+    )
     try:
         write_header(log, _header(order, argv))
         record = _record(order, argv, scratch, log_offset=os.fstat(log).st_size)

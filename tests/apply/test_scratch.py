@@ -139,7 +139,14 @@ async def test_where_no_folder_can_be_made_the_start_says_so(world: World) -> No
 
 
 def test_a_folder_for_temporary_files_that_is_not_there_is_none() -> None:
-    assert scratch_of(NONCE, "/nonexistent").temporary == Path(f"/tmp/xgen-{NONCE}")
+    found = scratch_of(NONCE, "/nonexistent", with_sockets=True)
+
+    assert found.folders == (f"/tmp/xgen-{NONCE}",)
+
+
+def test_who_is_not_told_where_sockets_go_has_one_folder(far: Path) -> None:
+    """/tmp may be read-only then."""
+    assert scratch_of(NONCE, str(far), with_sockets=False).folders == (f"{far}/xgen-{NONCE}",)
 
 
 def test_only_what_bears_the_nonce_is_removed(tmp_path: Path) -> None:
@@ -159,4 +166,4 @@ def test_what_is_there_already_is_not_taken(tmp_path: Path) -> None:
     (tmp_path / f"xgen-{NONCE}").mkdir()
 
     with pytest.raises(FileExistsError):
-        make(scratch_of(NONCE, str(tmp_path)))
+        make(scratch_of(NONCE, str(tmp_path), with_sockets=False))
