@@ -30,15 +30,11 @@ class State(StrEnum):
 
 _LIVE = frozenset({State.LOADED, State.UNLOADING})
 _WITHOUT_PROCESS = frozenset(State) - _LIVE
-_NOTHING_UNDER_WAY = frozenset({State.ERROR, State.BLOCKED})
-"""No process and no effect: a model that is removed in such a state leaves the list at once."""
 
 
 def _followers(state: State) -> frozenset[State]:
     if state is State.LOADING or state in _LIVE:
         return frozenset(State) - {state}
-    if state in _NOTHING_UNDER_WAY:
-        return _WITHOUT_PROCESS - {state, State.STOPPED}
     return _WITHOUT_PROCESS - {state}
 
 

@@ -51,3 +51,9 @@ def test_what_is_left_stays_as_it_is_whatever_was_planned_for_it(kept: State) ->
 
 def test_of_what_still_stops_nothing_is_left() -> None:
     assert ending(made(State.LOADED), {M}, {}).outlook[0].state is State.UNLOADING
+
+
+@pytest.mark.parametrize("before", [State.ERROR, State.BLOCKED])
+def test_the_end_may_come_when_a_failure_is_to_be_tried_again(before: State) -> None:
+    plan = ending(made(State.CACHING), set())
+    assert advance(before, plan.outlook[0].state) is State.STOPPED
