@@ -14,7 +14,8 @@ Files = Mapping[str, tuple[Wish, ...]]
 
 
 class Desired:
-    """`spoilt`: files that count as they were. `away`: the whole folder is gone for a while."""
+    """`past`: all that was ever wished. `spoilt`: files that count as they were. `away`: the whole
+    folder is gone for a while."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -22,6 +23,7 @@ class Desired:
         self._marks: dict[str, str] = {}
         self._number = 0
         self.files: dict[str, tuple[Wish, ...]] = {}
+        self.past: set[Wish] = set()
         self.spoilt: set[str] = set()
         self.away = False
         folder.mkdir()
@@ -38,12 +40,14 @@ class Desired:
     def write(self, name: str, wishes: Iterable[Wish]) -> None:
         """As an editor saves: a new file, renamed over the old one."""
         self.files[name] = tuple(wishes)
+        self.past.update(self.files[name])
         self._replace(name, self._text(name))
         self.spoilt.discard(name)
 
     def write_torn(self, name: str, wishes: Iterable[Wish], *, cut: float) -> None:
         """In place, in two writes: an agent that looks between them sees half of it."""
         self.files[name] = tuple(wishes)
+        self.past.update(self.files[name])
         text = self._text(name)
         at = int(len(text) * cut)
         with (self._folder / name).open("w", encoding="utf-8") as file:

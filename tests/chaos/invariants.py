@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 import httpx
 
 from tests.chaos import census
-from tests.chaos.allowed import SURGES
 from tests.chaos.census import Backend, Census
 from tests.chaos.world import World
 from tests.e2e.agent import Entry
@@ -113,7 +112,7 @@ class Invariants:
         for each in seen.backends:
             by_model[each.model].append(each)
         for model, backends in by_model.items():
-            too_many = len(backends) > (2 if SURGES else 1)
+            too_many = len(backends) > 2
             twice = len({each.instance for each in backends}) < len(backends)
             # A look at /proc is no instant: who is both gone and there was only replaced.
             if (too_many or twice) and all(_lives(each) for each in backends):

@@ -143,7 +143,7 @@ class Run:
         assert answer.status_code == 200, answer.text
         self.wait_settled(invariants)
         self.ask_all()
-        assert not world.failed_ticks(), f"a tick failed\n{world.agent.recent_log}"
+        self.check_faults()
         invariants.check()
         self.say("rest", f"settled: {', '.join(sorted(world.desired.wishes))}")
 
@@ -165,6 +165,10 @@ class Run:
             if left and world.jumps:
                 world.clock.jump_ahead(5.0)  # what waits for its next try
             time.sleep(_STILL_SECONDS)
+
+    def check_faults(self) -> None:
+        faults = self.world.faults()
+        assert not faults, f"an unexpected error of an agent: {faults[0]}"
 
     def ask_all(self) -> None:
         for name, wish in sorted(self.world.desired.wishes.items()):
@@ -191,6 +195,7 @@ class Run:
         leaked = leaks.more_than(old, leaks.holdings(world.agent_pid))
         assert not leaked, "the agent leaks:\n" + "\n".join(leaked)
         world.end(signal.SIGTERM)
+        self.check_faults()
         found = leaks.after_its_end(world) + world.decoys.harmed()
         assert not found, "left behind:\n" + "\n".join(found)
 

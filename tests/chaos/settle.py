@@ -1,6 +1,7 @@
 """Whether what is desired runs, by the status and by /proc alike, and nothing else does."""
 
-from tests.chaos.allowed import REVERTS, SURGES
+from collections.abc import Collection
+
 from tests.chaos.census import Backend, Census
 from tests.chaos.wishes import Wish
 from tests.chaos.world import World
@@ -21,34 +22,24 @@ def differences(world: World) -> list[str]:
     found += [
         f"{each} runs, and is not wanted" for each in seen.backends if each.model not in wishes
     ]
-    found += _orphans(world, seen, view)
+    found += [f"orphan {each}" for each in seen.orphans() if not world.doubtful(each)]
     for name, wish in sorted(wishes.items()):
         if name not in entries:
             found.append(f"{name} is not listed")
         else:
-            found += _of_one(wish, entries[name], seen)
+            found += _of_one(wish, entries[name], seen, world.desired.past)
     return found
 
 
-def _orphans(world: World, seen: Census, view: Entry) -> list[str]:
-    """None, but those that nobody can prove to be ours, which are told."""
-    conditions = view["conditions"]
-    told = " ".join(each["message"] for each in conditions if each["type"] == "ProcessesClear")
-    return [
-        f"orphan {process}"
-        for process in seen.orphans()
-        if not (world.doubtful(process) and f"process {process.pid} " in told)
-    ]
-
-
-def _of_one(wish: Wish, entry: Entry, seen: Census) -> list[str]:
+def _of_one(wish: Wish, entry: Entry, seen: Census, past: Collection[Wish]) -> list[str]:
     backends = seen.of(wish.name)
     said = f"{wish.name} is {entry['state']} ({entry['reason']}), target {entry['target']}"
     if not wish.enabled:
         return [] if entry["state"] == "disabled" and not backends else [f"{said}; it is disabled"]
     if wish.loads:
         return _of_a_good_one(wish, entry, backends, said)
-    return _of_a_bad_one(wish, entry, backends, said)
+    older = [each for each in past if each.name == wish.name and each.loads]
+    return _of_a_bad_one(wish, entry, backends, said, older)
 
 
 def _of_a_good_one(wish: Wish, entry: Entry, backends: list[Backend], said: str) -> list[str]:
@@ -61,12 +52,15 @@ def _of_a_good_one(wish: Wish, entry: Entry, backends: list[Backend], said: str)
     return []
 
 
-def _of_a_bad_one(wish: Wish, entry: Entry, backends: list[Backend], said: str) -> list[str]:
-    """Nothing of it serves. What served before does, where the design keeps it."""
-    older = [each for each in backends if not each.is_of(wish)]
-    if older and not (SURGES or REVERTS):
-        return [f"{said}; and {older[0]} is left of it"]
-    state = entry["target"]["state"] if entry["target"] is not None else entry["state"]
-    if state not in FAILED:
+def _of_a_bad_one(
+    wish: Wish, entry: Entry, backends: list[Backend], said: str, older: list[Wish]
+) -> list[str]:
+    """Nothing of it serves; what did before it may, and the status tells of both."""
+    target = entry["target"]
+    if (target["state"] if target is not None else entry["state"]) not in FAILED:
         return [f"{said}; it cannot be had"]
-    return []
+    return [
+        f"{said}; and there is {each}"
+        for each in backends
+        if not each.is_of(wish) and not any(each.is_of(one) for one in older)
+    ]

@@ -1,8 +1,8 @@
 """All that the steps act upon: one agent, its manifest, hub, disk and clock, and the strangers."""
 
 import contextlib
+import json
 import os
-import re
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +15,6 @@ import httpx
 
 from reconciler.observe.processes import Process, ticks_since_boot
 from tests.chaos import census
-from tests.chaos.allowed import UNSEEN_SECONDS
 from tests.chaos.census import Backend, Census
 from tests.chaos.clock import ClockFile
 from tests.chaos.decoys import Decoys
@@ -28,6 +27,10 @@ from tests.ports import own_ports
 from tests.traces import remove_traces
 from tests.waiting import wait_until
 
+_UNSEEN_SECONDS = 5.0
+"""An agent looks at its backends' processes every two seconds. One that loses its parent before the
+look, when the agent is killed or stands still, cannot be proven to be ours by the next agent: it is
+left alone (R9)."""
 _SLACK_SECONDS = 60.0
 """For an agent that starts or ends; only a hang takes so long."""
 
@@ -139,11 +142,11 @@ class World:
             seconds=_SLACK_SECONDS,
         )
 
-    def failed_ticks(self) -> float:
-        """How many ticks of this agent a fault of its own has ended."""
-        page = self.agent.client.get(f"{self.agent.url}/metrics").text
-        (line,) = re.findall(r'^xgen_reconcile_total\{[^}]*result="failed".*\} (\S+)$', page, re.M)
-        return float(line)
+    def faults(self) -> list[str]:
+        """Unexpected errors that an agent has logged, with their tracebacks."""
+        lines = self.agent.log.splitlines()
+        entries = [json.loads(line) for line in lines if line.startswith("{")]
+        return [entry["exception"] for entry in entries if "exception" in entry]
 
     def doubtful(self, process: Process) -> bool:
         """Whether no agent could have seen whose it is, before it had lost its parent."""
@@ -151,7 +154,7 @@ class World:
 
     def _unwatch(self) -> None:
         """From the moment on whose looks may not have come to anything."""
-        begin = ticks_since_boot() - int(UNSEEN_SECONDS * os.sysconf("SC_CLK_TCK"))
+        begin = ticks_since_boot() - int(_UNSEEN_SECONDS * os.sysconf("SC_CLK_TCK"))
         stands_still = self.agent_pid in self.frozen or self._thawed_at > begin
         if self._unwatched_since is None or not stands_still:
             self._unwatched_since = begin
