@@ -40,7 +40,7 @@ class Circumstances:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """A failure that is not tried again by itself, and under which circumstances it came."""
+    """A failure that lasts beyond the agent, and under which circumstances it came."""
 
     failure: Failure
     circumstances: Circumstances
@@ -65,6 +65,7 @@ class _Block(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reason: str
     boot_id: str
     earlier: tuple[str, ...] = ()
+    permanent: bool = True
     ever_loaded: bool = False
     costly: bool = False
     exited: bool = False
@@ -194,6 +195,7 @@ def _written(block: Block) -> _Block:
         count=failure.count,
         reason=failure.reason,
         earlier=failure.earlier,
+        permanent=failure.permanent,
         ever_loaded=failure.ever_loaded,
         costly=failure.costly,
         exited=failure.exited,
@@ -230,7 +232,7 @@ def _read(block: _Block, at: float) -> Block:
             count=block.count,
             reason=block.reason,
             during=block.during,
-            permanent=True,
+            permanent=block.permanent,
             ever_loaded=block.ever_loaded,
             costly=block.costly,
             exited=block.exited,

@@ -75,7 +75,7 @@ class Archive:
                 self._doubtful[key] = block
             books.restore(
                 model,
-                blocks=[block.failure for block in blocks],
+                failures=[block.failure for block in blocks],
                 loaded=history.loaded,
                 last_good=history.last_good,
             )
@@ -117,7 +117,7 @@ class Archive:
         gpus: Gpus,
     ) -> History:
         blocks = []
-        for failure in books.blocks(model):
+        for failure in books.lasting(model):
             if failure.during not in (*_EXITS, "start"):
                 continue
             there = self._there.get(_key(model, failure))

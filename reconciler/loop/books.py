@@ -107,22 +107,23 @@ class Books:
             if page.last_good is not None
         )
 
-    def blocks(self, model: ModelName) -> tuple[Failure, ...]:
-        """What is not tried again by itself."""
-        return tuple(each for each in self._page(model).failures.values() if each.permanent)
+    def lasting(self, model: ModelName) -> tuple[Failure, ...]:
+        """What is not tried again by itself, or costs so much that each try counts."""
+        failures = self._page(model).failures.values()
+        return tuple(each for each in failures if each.permanent or each.costly)
 
     def restore(
         self,
         model: ModelName,
         *,
-        blocks: Collection[Failure],
+        failures: Collection[Failure],
         loaded: Collection[Instance],
         last_good: LastGood | None,
     ) -> None:
         """What an agent before this one has kept of it."""
         page = self._page(model)
-        for block in blocks:
-            page.failures[_key(block)] = block
+        for failure in failures:
+            page.failures[_key(failure)] = failure
         page.loaded.update(dict.fromkeys(loaded))
         page.last_good = last_good
 
@@ -172,7 +173,8 @@ class Books:
         return self._forget(model, lambda failure: failure.during in _OF_ENGINES)
 
     def recheck(self, model: ModelName) -> Failure | None:
-        """Forget what went wrong with a load: it has other checks now. None: nothing did."""
+        """Forget what went wrong with a load: it has other checks, or more time, now. None: nothing
+        did."""
         return self._forget(model, lambda failure: failure.during == "load")
 
     def hurry_fetches(self) -> bool:

@@ -1,5 +1,5 @@
 """What failed is tried before its time: its files were mended, its engine was replaced, there are
-other GPUs, it has other checks, or somebody asked for it (R7)."""
+other GPUs, it has other checks or more time, or somebody asked for it (R7)."""
 
 from collections.abc import Callable, Iterator, Mapping
 
@@ -16,10 +16,13 @@ from reconciler.loop.commands import Commands
 from reconciler.loop.gpus import Gpus
 from reconciler.loop.reverts import Reverts
 from reconciler.plan.checks import Check
-from reconciler.plan.desired import Desired, ModelSpec
+from reconciler.plan.desired import Desired, DesiredModel, ModelSpec
 from reconciler.plan.gpu_roll import Roll, gains
 from reconciler.plan.ids import ModelName
 from reconciler.plan.observed import Failure
+
+_Terms = tuple[tuple[Check, ...], float, float]
+"""Of a load: what is asked of it, and how long it may take."""
 
 
 class Pardons:
@@ -49,7 +52,7 @@ class Pardons:
         self._chronicle = chronicle
         self._known = inventory()
         self._roll: Roll | None = None
-        self._checks: Mapping[ModelName, tuple[Check, ...]] = {}
+        self._terms: Mapping[ModelName, _Terms] = {}
 
     def grant(self, books: Books, desired: Desired | None) -> bool:
         """Whether there was a reason to."""
@@ -98,14 +101,15 @@ class Pardons:
         return forgiven
 
     def _recheck(self, books: Books, desired: Desired) -> bool:
-        """Whether what may have failed a check has others now: they are in no hash."""
-        before, self._checks = self._checks, {each.name: each.checks for each in desired.models}
+        """Whether what may have failed a check, or taken too long, has other checks or other limits
+        now: they are in no hash."""
+        before, self._terms = self._terms, {each.name: _terms(each) for each in desired.models}
         forgiven = False
-        for model, checks in self._checks.items():
-            if before.get(model, checks) == checks:
+        for model, terms in self._terms.items():
+            if before.get(model, terms) == terms:
                 continue
             if (failure := books.recheck(model)) is not None:
-                self._chronicle.forgiven(model, failure, "its checks have changed")
+                self._chronicle.forgiven(model, failure, "its checks or timeouts have changed")
                 forgiven = True
         return forgiven
 
@@ -151,6 +155,10 @@ class Pardons:
                     self._mendings.try_anew(spec)
         self._comparisons.hurry(model)
         return forgiven
+
+
+def _terms(model: DesiredModel) -> _Terms:
+    return model.checks, model.timeouts.ready, model.timeouts.first_answer
 
 
 def _builds_for(spec: ModelSpec, inventory: Inventory) -> Iterator[Build]:

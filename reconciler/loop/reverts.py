@@ -94,7 +94,7 @@ class Reverts:
     def settle(self, given: Desired | None, seen: Seen, books: Books, now: float) -> Desired | None:
         """The very value of the call before, unless there is news. For a thread: it may look for
         files."""
-        models = given.models if given is not None and not given.suspend else ()
+        models = given.models if given is not None else ()
         found = {
             model.name: reversion
             for model in models

@@ -13,13 +13,14 @@ from reconciler.loop.archive import Archive
 from reconciler.loop.books import Books
 from reconciler.loop.gpus import Gpus
 from reconciler.loop.observation import Look
-from reconciler.plan.desired import DesiredModel
+from reconciler.plan.desired import DesiredModel, OnFailure
 from reconciler.plan.gpu_roll import Roll
 from reconciler.plan.ids import GpuUuid, ModelName
+from reconciler.plan.retry import next_attempt_at
 from reconciler.plan.revert import LastGood
 from reconciler.plan.spec_hash import spec_hash
 from tests.backend.build import files, gpu, inventory, llama_server, model
-from tests.loop.test_books import WANTED, M, books, exited, failed
+from tests.loop.test_books import WANTED, M, books, books_of, exited, failed
 
 SPEC = replace(model(M), spec_hash=WANTED.spec_hash)
 GOOD = LastGood(spec=SPEC.spec, spec_hash=spec_hash(SPEC.spec), files_digest=WANTED.files_digest)
@@ -67,11 +68,11 @@ async def node(tmp_path: Path) -> Node:
 
 async def test_a_block_outlives_the_agent(node: Node) -> None:
     assert node.restart() == []
-    (block,) = node.books.blocks(M)
+    (block,) = node.books.lasting(M)
     assert (block.reason, block.count, block.at) == ("exited with code 1", 3, 50.0)
     await node.keep()
     assert node.restart() == []
-    assert node.books.blocks(M)
+    assert node.books.lasting(M)
 
 
 async def test_a_new_boot_clears_exits_and_nothing_else(node: Node) -> None:
@@ -82,7 +83,7 @@ async def test_a_new_boot_clears_exits_and_nothing_else(node: Node) -> None:
     await node.keep()
     node.boot = "boot-2"
     node.restart()
-    assert [each.during for each in node.books.blocks(M)] == ["start"]
+    assert [each.during for each in node.books.lasting(M)] == ["start"]
     assert node.books.last_good(M) == GOOD
 
 
@@ -91,7 +92,7 @@ async def test_another_engine_lifts_it_and_the_same_one_does_not(node: Node) -> 
     there = inventory(replace(llama_server(), files=(stamp,)))
     node.builds = there
     assert node.restart() == [f"there is another engine: {llama_server().detail}"]
-    assert node.books.blocks(M) == ()
+    assert node.books.lasting(M) == ()
 
 
 async def test_an_inode_alone_is_no_other_engine(tmp_path: Path) -> None:
@@ -129,7 +130,19 @@ async def test_what_is_tried_again_by_itself_is_not_kept(tmp_path: Path) -> None
     node.books.book_outcome(replace(failed("fetch"), permanent=True), at=1.0)
     await node.keep()
     node.restart()
-    assert node.books.blocks(M) == ()
+    assert node.books.lasting(M) == ()
+
+
+async def test_tries_that_stop_what_serves_do_not_begin_anew(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.books = books_of(OnFailure.REVERT)
+    for _ in range(2):
+        node.books.book_exit(exited("load"))
+    await node.keep()
+    node.restart()
+    (failure,) = node.books.lasting(M)
+    assert (failure.count, failure.permanent) == (2, False)
+    assert next_attempt_at(failure, key=M) == 650.0
 
 
 async def test_nothing_is_kept_of_a_model_that_is_gone(node: Node) -> None:

@@ -7,9 +7,10 @@ from reconciler.apply.backends import BackendExited, BackendView
 from reconciler.apply.outcomes import BackendStopped, EffectFailed, FilesFetched
 from reconciler.backend.launch import Launch, Probe
 from reconciler.loop.books import Books
-from reconciler.plan.desired import ModelType
+from reconciler.plan.desired import ModelSpec, ModelType, OnFailure
 from reconciler.plan.ids import FilesDigest, Instance, ModelName, Nonce, SpecHash
 from reconciler.plan.observed import Adoption
+from reconciler.plan.revert import LastGood
 
 M = ModelName("m")
 WANTED = Instance(spec_hash=SpecHash("1:new"), files_digest=FilesDigest("d"))
@@ -290,3 +291,58 @@ def test_what_an_earlier_agent_had_loaded_is_never_blocked_by_its_exits() -> Non
     failure = kept.failure(M)
     assert failure is not None
     assert (failure.count, failure.permanent) == (4, False)
+
+
+GOOD = LastGood(
+    spec=ModelSpec(source="gguf/a"), spec_hash=OLD.spec_hash, files_digest=OLD.files_digest
+)
+
+
+def books_of(policy: OnFailure) -> Books:
+    """What is wanted has a predecessor that was good."""
+    made = Books()
+    made.want({M: [WANTED.spec_hash, OLD.spec_hash]}, {M: policy})
+    made.note_good(M, GOOD)
+    return made
+
+
+def test_each_instance_keeps_its_own_failure() -> None:
+    made = books_of(OnFailure.REVERT)
+    for _ in range(3):
+        made.book_exit(exited("load"))
+    made.book_exit(exited("load", "n2", OLD))
+    (block,) = made.lasting(M)
+    assert (block.spec_hash, block.count) == (WANTED.spec_hash, 3)
+
+
+def test_a_try_costs_what_was_stopped_for_it_and_nothing_where_that_still_serves() -> None:
+    made = books_of(OnFailure.REVERT)
+    made.see(view("old", OLD, loaded=True))
+    made.book_exit(exited("load"))
+    beside = made.failure(M)
+    made.book_exit(exited("stop", "old", OLD))
+    made.book_outcome(BackendStopped(model=M, nonce=Nonce("old")), at=1.0)
+    made.book_exit(exited("load"))
+    after = made.failure(M)
+    assert beside is not None
+    assert after is not None
+    assert (beside.costly, after.costly) == (False, True)
+
+
+def test_stop_blocks_what_does_not_come_up_and_not_what_crashes() -> None:
+    made = books_of(OnFailure.STOP)
+    made.book_exit(exited("load"))
+    assert len(made.lasting(M)) == 1
+    crashed = books_of(OnFailure.STOP)
+    crashed.see(view(loaded=True))
+    crashed.book_exit(exited("run"))
+    assert crashed.lasting(M) == ()
+
+
+def test_where_a_stop_fails_the_block_is_not_forgotten() -> None:
+    made = books()
+    for _ in range(3):
+        made.book_exit(exited("load"))
+    made.book_outcome(failed("stop", OLD.spec_hash), at=12.0)
+    made.book_outcome(BackendStopped(model=M, nonce=Nonce("n9")), at=13.0)
+    assert len(made.lasting(M)) == 1

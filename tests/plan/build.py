@@ -174,6 +174,7 @@ def observed_model(name: str, data: Data) -> ObservedModel:
         processes=tuple(process(each) for each in data.get("processes", ())),
         files=cached or FilesMissing(),
         refusal=data.get("refusal"),
+        gives_way=data.get("gives_way"),
         hindrance=data.get("hindrance"),
         unknown=data.get("unknown"),
         unoffered=data.get("unoffered"),

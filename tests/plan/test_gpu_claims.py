@@ -186,6 +186,30 @@ def test_what_others_leave_is_taken_last() -> None:
     assert given(model("a", gpus=4), gone=holds(0)) == {"a": [0, 1, 2, 3]}
 
 
+def last_good(name: str = "a", **spec: Any) -> DesiredModel:
+    return replace(model(name, priority=9, **spec), instead_of=SpecHash("s9"))
+
+
+def test_what_was_last_good_takes_only_what_nobody_claims() -> None:
+    """R7: also before a model of lower priority, and where it runs already."""
+    back = last_good(gpu_ids=("0",))
+    taken = "GPU 0 (GPU-n0) is claimed by b, which comes first"
+    assert given(back, model("b", gpu_ids=("1",))) == {"a": [0], "b": [1]}
+    assert given(back, model("b", gpu_ids=("0",))) == {"a": taken, "b": [0]}
+    running = holds(0, spec="s1")
+    assert given(back, model("b", gpu_ids=("0",)), a=running) == {"a": taken, "b": [0]}
+    assert given(back, model("b", gpu_ids=("1",)), a=running) == {"a": [0], "b": [1]}
+    assert given(last_good(gpus=1), model("b", gpus=4))["b"] == [0, 1, 2, 3]
+
+
+def test_what_was_last_good_shares_a_gpu_where_all_fit() -> None:
+    back = last_good(gpu_ids=("0",), gpu_memory="0.5")
+    fits, large = (model("b", gpu_ids=("0",), gpu_memory=share) for share in ("0.5", "0.6"))
+    assert given(back, fits) == {"a": [0], "b": [0]}
+    assert given(back, large)["b"] == [0]
+    assert "is claimed by b" in given(back, large)["a"]
+
+
 def test_models_share_a_gpu_only_where_all_are_taken_and_the_sum_fits() -> None:
     two = replace(FOUR, devices=FOUR.devices[:2])
     shared = [model(name, gpus=1, gpu_memory="40GiB") for name in "abcde"]

@@ -4,7 +4,7 @@ import pytest
 
 from reconciler.plan.ids import FilesDigest, SpecHash
 from reconciler.plan.observed import Failure
-from reconciler.plan.retry import after_failure, next_attempt_at
+from reconciler.plan.retry import after_failure, next_attempt_at, told
 
 SPEC = SpecHash("1:a")
 FILES = FilesDigest("f1")
@@ -57,6 +57,57 @@ def failed_again(
         permanent=permanent,
         ever_loaded=ever_loaded,
         loaded_seconds=loaded_seconds,
+    )
+
+
+def costly_failure(during: str, previous: Failure | None, *, exited: bool = False) -> Failure:
+    return after_failure(
+        previous,
+        spec_hash=SPEC,
+        files_digest=FILES,
+        at=2000.0,
+        reason=f"cannot {during}",
+        during=during,
+        exited=exited,
+        costly=True,
+    )
+
+
+def test_tries_that_stop_what_serves_are_far_apart_and_three() -> None:
+    failed: Failure | None = None
+    delays = []
+    for during in ("start", "load", "start"):
+        failed = costly_failure(during, failed)
+        delays.append(delay(failed))
+    assert delays == [300.0, 600.0, 1200.0]
+    last = costly_failure("load", failed)
+    assert (last.permanent, last.count) == (True, 4)
+
+
+def test_the_third_exit_blocks_also_where_a_try_stops_what_serves() -> None:
+    failed: Failure | None = None
+    for _ in range(3):
+        failed = costly_failure("load", failed, exited=True)
+    assert failed is not None
+    assert failed.permanent
+
+
+def test_a_crash_loop_is_called_so_with_the_reasons_before_it() -> None:
+    failed: Failure | None = None
+    for reason in ("killed by SIGSEGV", "killed by SIGSEGV", "exited with code 1"):
+        assert failed is None or not failed.is_crash_loop
+        failed = after_failure(
+            failed,
+            spec_hash=SPEC,
+            files_digest=FILES,
+            at=1.0,
+            reason=reason,
+            during="run",
+            loaded_seconds=1.0,
+        )
+    assert failed is not None
+    assert told(failed) == (
+        "crash loop, 3 failures in a row: exited with code 1; before that: killed by SIGSEGV"
     )
 
 
