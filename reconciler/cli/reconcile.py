@@ -76,14 +76,14 @@ def _said(answer: Json, *, retry: bool) -> str:
 def _settled(agent: Agent, model: str | None, timeout: float, *, quiet: bool) -> list[Json]:
     """The models once none is on its way. Each new state is printed, unless `quiet`."""
     deadline = time.monotonic() + timeout
-    told: dict[str, str] = {}
+    told: dict[str, tuple[str, ...]] = {}
     while True:
         models = list(_chosen(agent, model))
         for entry in models:
-            text = f"{entry['name']}: {entry['state']}: {entry['reason']}"
-            if not quiet and told.get(entry["name"]) != entry["state"]:
-                typer.echo(text)
-            told[entry["name"]] = entry["state"]
+            states = _states(entry)
+            if not quiet and told.get(entry["name"]) != states:
+                typer.echo(_shown(entry))
+            told[entry["name"]] = states
         coming = [str(entry["name"]) for entry in models if not _is_at_rest(entry)]
         if not coming:
             return models
@@ -101,7 +101,17 @@ def _chosen(agent: Agent, model: str | None) -> Iterator[Json]:
     yield from found
 
 
-def _is_at_rest(entry: Json) -> bool:
+def _states(entry: Json) -> tuple[str, ...]:
+    """Of what is there, and of what is coming beside it."""
     target = entry.get("target")
-    coming = target["state"] if target else entry["state"]
-    return entry["state"] in _AT_REST and coming in _AT_REST
+    return (str(entry["state"]), *([str(target["state"])] if target else []))
+
+
+def _shown(entry: Json) -> str:
+    said = f"{entry['name']}: {entry['state']}: {entry['reason']}"
+    target = entry.get("target")
+    return f"{said}; coming: {target['state']}, {target['reason']}" if target else said
+
+
+def _is_at_rest(entry: Json) -> bool:
+    return all(state in _AT_REST for state in _states(entry))

@@ -305,7 +305,7 @@ def test_events_fit_a_terminal(untouched: Agent) -> None:
 
 def test_reconcile_retries_what_failed_and_waits_for_the_outcome(running: Agent) -> None:
     running.write(manifest(model("chat", env='{STAND_IN: "--exit-after 0 --exit-code 3"}')))
-    running.wait_state("chat", "error")
+    running.wait_model("chat", lambda entry: (entry["target"] or entry)["state"] == "error")
     where = ("--data-dir", running.data)
 
     plain = xgen_model("reconcile", *where)
@@ -314,7 +314,7 @@ def test_reconcile_retries_what_failed_and_waits_for_the_outcome(running: Agent)
     assert (plain.returncode, plain.stdout) == (0, "node-a looks again\n")
     assert retried.returncode == 1
     assert retried.stdout.startswith("node-a looks again, and tries chat anew\n")
-    assert "chat: error: exited with code 3" in retried.stdout
+    assert "; coming: error, exited with code 3" in retried.stdout
 
 
 def test_reconcile_waits_until_all_serve(running: Agent) -> None:

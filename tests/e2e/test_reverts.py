@@ -11,6 +11,7 @@ import pytest
 
 from tests.e2e.agent import Agent, Entry
 from tests.e2e.manifests import manifest, model
+from tests.waiting import wait_until
 
 GOOD = "--chunks 3"
 
@@ -34,6 +35,17 @@ def up(agent: Agent, *models: str) -> Entry:
     agent.start()
     agent.wait_up()
     return agent.wait_state("a", "loaded")
+
+
+def needed(agent: Agent) -> set[str]:
+    """Prefixes whose files must stay."""
+    told = [json.loads(path.read_bytes()) for path in (agent.data / "models/.use").glob("*.json")]
+    return {pin["prefix"] for each in told for pin in each.get("pins", ())}
+
+
+def events(agent: Agent) -> list[str]:
+    told = agent.client.get(f"{agent.url}/api/management/events", params={"model": "a"}).json()
+    return [event["kind"] for event in told["events"]]
 
 
 def kill(agent: Agent) -> None:
@@ -70,6 +82,7 @@ def test_what_cannot_load_gives_way_to_the_last_good_spec(
     assert "a runs its last good spec" in condition["message"]
     answer = agent.post("/v1/chat/completions", {"model": "a", "messages": []})
     assert answer.status_code == 200
+    assert events(agent).count("ModelReverted") == 1
 
     agent.write(manifest(entry("--chunks 4", timeouts="{ready: 2s, stop: 1s}")))
 
@@ -113,11 +126,14 @@ def test_nothing_comes_back_where_nothing_is_kept(agent: Agent) -> None:
     blocked = agent.wait_state("a", "blocked")
     assert blocked["degraded"] is None
     assert "crash loop, 3 failures in a row" in blocked["reason"]
+    assert events(agent).count("CrashLoop") == 1
 
 
 def test_a_block_and_the_last_good_spec_outlive_the_agent(agent: Agent) -> None:
     good = up(agent, entry(on_failure="stop"))
-    agent.write(manifest(entry("--exit-after 0 --exit-code 3", on_failure="stop")))
+    agent.model_file("gguf/other_model")
+    bad = {"source": "gguf/other_model", "stand_in": "--exit-after 0 --exit-code 3"}
+    agent.write(manifest(entry(**bad, on_failure="stop")))
     agent.wait_state("a", "blocked")
     kill(agent)
     agent.start()
@@ -126,8 +142,9 @@ def test_a_block_and_the_last_good_spec_outlive_the_agent(agent: Agent) -> None:
     assert blocked["state"] == "blocked"
     assert "code 3" in blocked["reason"]
     assert blocked["restarts"] == 0
+    wait_until(lambda: "gguf/test_model" in needed(agent), what="the last good files are kept")
 
-    agent.write(manifest(entry("--exit-after 0 --exit-code 3")))
+    agent.write(manifest(entry(**bad)))
 
     found = agent.wait_model("a", is_reverted)
     assert found["spec_hash"] == good["spec_hash"]
