@@ -35,6 +35,15 @@ def waiting(reasons: Iterable[str]) -> Fact:
     return Fact(type="Reconciling", status=False, reason="Waiting", message="; ".join(reasons))
 
 
+def faulty(error: Exception) -> Fact:
+    """The agent itself is at fault, and tries again."""
+    message = (
+        f"the agent fails with an error of its own: {error!r}; what runs is left as it is, and "
+        "what is said of it here may be old"
+    )
+    return Fact(type="Reconciling", status=False, reason="TickFailed", message=message)
+
+
 def left_alone(doubts: Iterable[str]) -> Fact:
     """Nothing waits for these; an operator may want to look."""
     message = "; ".join(doubts)

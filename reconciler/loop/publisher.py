@@ -12,9 +12,11 @@ from reconciler.loop.clock import Clock
 from reconciler.loop.conditions import (
     DRAINING,
     SUSPENDED,
+    Fact,
     degraded,
     devices_known,
     engines_usable,
+    faulty,
     history_lost,
     left_alone,
     source_facts,
@@ -29,7 +31,7 @@ from reconciler.plan.actions import Outlook
 from reconciler.plan.gpu_roll import Roll
 from reconciler.plan.ids import ModelName
 from reconciler.plan.phase import State, advance
-from reconciler.status import Status
+from reconciler.status import Condition, Status
 
 _log = structlog.get_logger("xgen.loop")
 
@@ -124,11 +126,19 @@ class Publisher:
         # Only now: it gives way, and what is being stopped must have left the status before.
         await self._chronicle.planned(shown, (*waits, *doubts))
 
+    def fail(self, error: Exception) -> None:
+        """Publish that the agent itself is at fault; the next report takes that back."""
+        self._put(replace(self._status, conditions=self._with(faulty(error))))
+
     def drain(self) -> None:
         """Publish that new work is refused from now on."""
-        (draining,) = stamped([DRAINING], {}, now=self._now())
-        conditions = (*self._status.conditions, draining)
-        self._put(replace(self._status, draining=True, conditions=conditions))
+        self._put(replace(self._status, draining=True, conditions=self._with(DRAINING)))
+
+    def _with(self, fact: Fact) -> tuple[Condition, ...]:
+        """The conditions as they stand, but for this one."""
+        before = {condition.type: condition for condition in self._status.conditions}
+        others = [each for name, each in before.items() if name != fact.type]
+        return (*others, *stamped([fact], before, now=self._now()))
 
     def _now(self) -> str:
         return self._clock.wall(self._clock.monotonic())

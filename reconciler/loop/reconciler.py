@@ -146,6 +146,7 @@ class Reconciler:
         except Exception as exc:  # noqa: BLE001  the loop's boundary: a fault must not end what serves
             _log.exception("a tick failed with an unexpected error; the next one tries again")
             self._chronicle.tick_failed(exc)
+            self._publisher.fail(exc)
             self._metrics.count_tick(TickResult.FAILED, seconds=self._clock.monotonic() - began)
             return self._clock.monotonic() + FAULT_SECONDS
 

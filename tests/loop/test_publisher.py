@@ -76,6 +76,22 @@ async def test_the_same_status_is_published_once() -> None:
     assert [status.version for status in published] == [1]
 
 
+async def test_an_error_of_the_agent_itself_is_shown_until_it_is_over() -> None:
+    """Else the status says "no manifest yet" for ever, with the truth in the log alone (R8)."""
+    published = Published()
+    publisher = published.publisher()
+    await report(publisher, State.LOADING)
+    publisher.fail(AttributeError("no such field"))
+    publisher.fail(AttributeError("no such field"))
+    assert [status.version for status in published] == [1, 2]
+    (told,) = [each for each in published[-1].conditions if each.type == "Reconciling"]
+    assert (told.status, told.reason) == ("False", "TickFailed")
+    assert "AttributeError('no such field')" in told.message
+    assert published[-1].models == published[0].models
+    await report(publisher, State.LOADING)
+    assert published[-1].conditions == published[0].conditions
+
+
 async def test_ready_waits_for_each_model_and_is_latched() -> None:
     published = Published()
     publisher = published.publisher()
