@@ -3,7 +3,7 @@
 1. What has a process of its spec keeps what that holds (R4).
 2. `gpu_ids` name devices; whether two models name one is for `devices` to judge.
 3. `gpus: N` gets N that nobody has: in order of priority and name, a model's own first, then by
-   index, all of one kind.
+   index, all of one kind; CUDA shows a process only one MIG instance, so several are whole GPUs.
 4. What may surge gets N others of that kind instead, where nobody claims or holds so many.
 """
 
@@ -21,6 +21,8 @@ from reconciler.plan.wording import amount
 _ON_CPU = ("-cpu", "xllamacpp", "llama-cpp-python")
 _VENDORS = {"-cuda": Vendor.NVIDIA, "-rocm": Vendor.AMD}
 """By the end of a backend's id (design §8)."""
+_LISTED = 2
+_ONE_INSTANCE = "of MIG instances a model can have only one"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,14 +227,21 @@ def there_is(roll: Roll) -> str:
     """What a node has, for whoever asks for more; without any, what was said of that."""
     if not roll.usable:
         return f"this node has none that can be used ({'; '.join(roll.told)})"
-    listed = ", ".join(f"{d.index}: {d.identity} at {d.pci}, {d.name}" for d in roll.usable)
-    return f"this node has {listed}"
+    listed = [f"{d.index}: {d.identity} at {d.pci}, {d.name}" for d in roll.usable]
+    return f"this node has {_some(listed)}"
 
 
 def _unused(roll: Roll) -> str:
     """Why others have no number, such as a mask."""
     unused = [f"{d.identity}: {d.unusable}" for d in roll.devices if d.unusable is not None]
-    return f"; not used are {', '.join(unused)}" if unused else ""
+    return f"; not used are {_some(unused)}" if unused else ""
+
+
+def _some(listed: Sequence[str]) -> str:
+    """The first of them: a node may have dozens."""
+    more = len(listed) - _LISTED
+    shown = ", ".join(listed[:_LISTED])
+    return f"{shown}, and {more} more (see `xgen-model gpus`)" if more > 0 else shown
 
 
 @dataclass(slots=True, kw_only=True)
@@ -284,7 +293,8 @@ class _Books:
     def choose(self, model: DesiredModel, count: int) -> tuple[Gpu, ...]:
         """Raises _Unfit where there are not so many."""
         vendor = vendor_of(model.spec.backend)
-        suitable = [d for d in self.roll.usable if vendor in (None, d.vendor)]
+        whole = [d for d in self.roll.usable if count == 1 or d.mig_of is None]
+        suitable = [d for d in whole if vendor in (None, d.vendor)]
         small = _too_small(model, suitable)
         large = [device for device in suitable if device not in small]
         free = sorted(
@@ -299,7 +309,8 @@ class _Books:
         wish = f"cannot give it {count} GPU{'' if count == 1 else 's'}"
         of_vendor = f" of {vendor}" if vendor is not None else ""
         if len(suitable) < count:
-            raise _Unfit(f"{wish}{of_vendor}: {there_is(self.roll)}")
+            several = "" if whole == list(self.roll.usable) else f"; {_ONE_INSTANCE}"
+            raise _Unfit(f"{wish}{of_vendor}: {there_is(self.roll)}{several}")
         if len(large) < count:
             raise _Unfit(f"{wish}{of_vendor} with {model.spec.gpu_memory} each: {_in_all(small)}")
         if len(free) >= count:

@@ -117,6 +117,38 @@ def test_an_address_of_several_mig_instances_names_none() -> None:
     assert said["b"] == [1]
 
 
+def test_several_gpus_are_whole_ones_whatever_instances_come_before_them() -> None:
+    """CUDA shows a process only one MIG instance, so several never work together."""
+    slices = [
+        nvidia(0, uuid=GpuUuid(f"MIG-{slot}"), mig_of=GpuUuid("GPU-n0"), slot=slot, name="1g.10gb")
+        for slot in (0, 1)
+    ]
+    roll = enrolled(None, answers(*slices, nvidia(1), nvidia(2), nvidia(3)), {})
+    pair, single = model("pair", gpus=2), model("single", gpus=1)
+
+    assert given(pair, single, roll=roll) == {"pair": [2, 3], "single": [0]}
+    assert given(model("a", tensor_parallel_size=3), roll=roll) == {"a": [2, 3, 4]}
+    assert given(model("a", gpus=2, gpu_memory="0.5"), roll=roll) == {"a": [2, 3]}
+
+
+def test_several_gpus_are_waited_for_where_one_is_taken_and_instances_are_free() -> None:
+    slices = [
+        nvidia(0, uuid=GpuUuid(f"MIG-{slot}"), mig_of=GpuUuid("GPU-n0"), slot=slot, name="1g.10gb")
+        for slot in (0, 1)
+    ]
+    roll = enrolled(None, answers(*slices, nvidia(1), nvidia(2)), {})
+    pair, before = model("pair", gpus=2), model("first", gpu_ids=("2",), priority=1)
+
+    assert (
+        "1 of 2 have room; claimed are GPU 2 (GPU-n1) by first"
+        in given(before, pair, roll=roll)["pair"]
+    )
+    assert given(pair, roll=roll) == {"pair": [2, 3]}
+    assert given(model("a", gpus=3), roll=roll)["a"].endswith(
+        "and 2 more (see `xgen-model gpus`); of MIG instances a model can have only one"
+    )
+
+
 @pytest.mark.parametrize(
     ("spec", "roll", "indices"),
     [
