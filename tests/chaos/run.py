@@ -145,7 +145,12 @@ class Run:
         self.ask_all()
         self.check_faults()
         invariants.check()
-        self.say("rest", f"settled: {', '.join(sorted(world.desired.wishes))}")
+        serving = {each.model for each in world.census().backends}
+        told = [
+            f"{name} ({wish.mode}{', runs' * (name in serving)})"
+            for name, wish in sorted(world.desired.wishes.items())
+        ]
+        self.say("rest", f"settled: {', '.join(told)}")
 
     def wait_settled(self, invariants: Invariants) -> None:
         """Without a difference and a leak twice in a row."""
