@@ -1,6 +1,6 @@
 """What a manifest would change on a node, against what runs there (PURE)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
@@ -9,9 +9,10 @@ from reconciler.cli.balance import Balance
 from reconciler.cli.estimate import Fields, changed_needs
 from reconciler.cli.forecast import Forecast, files_of, forecast
 from reconciler.plan.actions import Action, FetchFiles, Outlook, StartBackend, StopBackend
-from reconciler.plan.desired import Desired, DesiredModel, Elsewhere
+from reconciler.plan.desired import Desired, DesiredModel, Elsewhere, Strategy
+from reconciler.plan.gpus import Gpu
 from reconciler.plan.ids import FilesDigest, GpuUuid, Instance, ModelName, NodeName, Nonce, SpecHash
-from reconciler.plan.memory import Needs
+from reconciler.plan.memory import Needs, Pool
 from reconciler.plan.observed import (
     FilesMissing,
     FilesState,
@@ -20,18 +21,23 @@ from reconciler.plan.observed import (
     ObservedProcess,
 )
 from reconciler.plan.phase import State
+from reconciler.plan.shares import share_of
 
 
 class Verb(StrEnum):
+    """SURGE: a restart whose new process is there before the old one goes."""
+
     START = "start"
     RESTART = "restart"
+    SURGE = "surge"
     REROUTE = "reroute"
     STOP = "stop"
     REFUSED = "refused"
     UNCHANGED = "unchanged"
 
 
-CHANGING = frozenset({Verb.START, Verb.RESTART, Verb.REROUTE, Verb.STOP})
+CHANGING = frozenset({Verb.START, Verb.RESTART, Verb.SURGE, Verb.REROUTE, Verb.STOP})
+STARTING = frozenset({Verb.START, Verb.RESTART, Verb.SURGE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,9 +216,17 @@ def _processes(now: Running, model: DesiredModel | None) -> tuple[ObservedProces
             started_at=0.0,
             loaded_at=loaded_at,
             gpus=now.gpus,
-            gpu_share=model.gpu_share if model and model.spec_hash == now.spec_hash else None,
+            gpu_share=model.gpu_share
+            if model and model.spec_hash == now.spec_hash
+            else share_told(now),
         ),
     )
+
+
+def share_told(now: Running, devices: Iterable[Gpu] = ()) -> float | None:
+    """Of each GPU that its process holds. A size is a share where the memory of those is told."""
+    written = (now.spec or {}).get("gpu_memory")
+    return share_of(written, devices) if isinstance(written, str) else None
 
 
 def _refusal(now: Running, model: DesiredModel | None) -> str | None:
@@ -243,7 +257,7 @@ def _change(
     actions = ahead.actions.get(name, ())
     outlook = ahead.outlook.get(name)
     verb = _verb(actions)
-    differing = _differing(model, now, fields, whole=verb is Verb.RESTART)
+    differing = _differing(model, now, fields, whole=verb in (Verb.RESTART, Verb.SURGE))
     refusal = (_refusal(now, model) if now is not None else None) or _blocked(outlook)
     reason = outlook.reason if outlook is not None else not_here.get(name, _REMOVED)
     if refusal is not None and verb is Verb.UNCHANGED:
@@ -253,6 +267,8 @@ def _change(
         reason = "changes without a restart"
     elif verb is not Verb.UNCHANGED:
         reason = _reason(name, verb, actions, now, not_here)
+        if verb is Verb.SURGE and model is not None and model.strategy is Strategy.AUTO:
+            reason += ", if there is memory for both"
     return Change(
         model=name,
         verb=verb,
@@ -262,7 +278,7 @@ def _change(
         fetch=_fetch(actions, verb),
         source=model.spec.source if model is not None else None,
         fallback=model.fallback.source if model is not None and model.fallback else None,
-        needs=_needs(name, now, fields),
+        needs=_moved(_needs(name, now, fields), actions, now),
         download_bytes=now.download_bytes if now is not None else None,
     )
 
@@ -284,12 +300,22 @@ def _needs(
     return changed_needs(now.needs, now.needing, fields[name][0])
 
 
+def _moved(needs: Needs, actions: Sequence[Action], now: Running | None) -> Needs:
+    """On the GPUs that it is started on, where the agent has reckoned with those that it has."""
+    start = next((each for each in actions if isinstance(each, StartBackend)), None)
+    if start is None or now is None or len(start.gpus) != len(now.gpus):
+        return needs
+    names = dict(zip(now.gpus, start.gpus, strict=True))
+    return {Pool(names.get(GpuUuid(pool), pool)): need for pool, need in needs.items()}
+
+
 def _verb(actions: Sequence[Action]) -> Verb:
-    starts = any(isinstance(action, StartBackend) for action in actions)
-    stops = any(isinstance(action, StopBackend) for action in actions)
-    if starts:
-        return Verb.RESTART if stops else Verb.START
-    return Verb.STOP if stops else Verb.UNCHANGED
+    kinds = [type(each) for each in actions if isinstance(each, StartBackend | StopBackend)]
+    if StartBackend not in kinds:
+        return Verb.STOP if kinds else Verb.UNCHANGED
+    if StopBackend not in kinds:
+        return Verb.START
+    return Verb.SURGE if kinds[0] is StartBackend else Verb.RESTART
 
 
 def _reason(
@@ -301,7 +327,7 @@ def _reason(
 ) -> str:
     if verb is Verb.STOP and name in not_here:
         return not_here[name]
-    decisive = StartBackend if verb is Verb.START else StopBackend
+    decisive = StartBackend if verb in (Verb.START, Verb.SURGE) else StopBackend
     said = next(action.reason for action in actions if isinstance(action, decisive))
     if verb is Verb.START and now is not None:
         said += f" (now {now.state}: {now.reason})"
@@ -309,7 +335,7 @@ def _reason(
 
 
 def _fetch(actions: Sequence[Action], verb: Verb) -> bool | None:
-    if verb not in (Verb.START, Verb.RESTART):
+    if verb not in STARTING:
         return None
     return any(isinstance(action, FetchFiles) for action in actions)
 

@@ -5,12 +5,10 @@ from dataclasses import replace
 
 from reconciler.backend.choice import Refusal, build_named
 from reconciler.backend.inventory import Build, Inventory, Missing, called
-from reconciler.cli.changes import Change, NodeChanges, Verb
+from reconciler.cli.changes import STARTING, Change, NodeChanges
 from reconciler.cli.client import Json
 from reconciler.plan.desired import Desired, ModelSpec
 from reconciler.plan.ids import ModelName
-
-_STARTING = (Verb.START, Verb.RESTART)
 
 
 def engine_refusals(desired: Desired, view: Json) -> Mapping[ModelName, str]:
@@ -57,7 +55,7 @@ def unknown_engines(desired: Desired) -> tuple[str, ...]:
 
 
 def _new(change: Change, spec: ModelSpec | None, inventory: Inventory) -> str | None:
-    if change.verb not in _STARTING or spec is None or spec.engine is None:
+    if change.verb not in STARTING or spec is None or spec.engine is None:
         return None
     build = build_named(spec, inventory)
     return f"{called(build)} is {build.detail}" if isinstance(build, Build) else None

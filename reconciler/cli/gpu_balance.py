@@ -6,13 +6,12 @@ What a model holds is taken for what it needs, by the spec that its agent wants.
 from collections.abc import Iterable, Mapping, Sequence
 
 from reconciler.cli.balance import Balance
-from reconciler.cli.changes import Change, Running, Verb
+from reconciler.cli.changes import STARTING, Change, Running, Verb
 from reconciler.cli.client import Json
 from reconciler.plan.ids import ModelName
 from reconciler.plan.memory import Pool
 
-_GOING = (Verb.STOP, Verb.RESTART)
-_COMING = (Verb.START, Verb.RESTART)
+_GOING = (Verb.STOP, Verb.RESTART, Verb.SURGE)
 
 
 def balances(
@@ -38,7 +37,7 @@ def _balance(
         if change.verb in _GOING and change.model in there and gpu in there[change.model].needs
     ]
     coming = [
-        change.needs[gpu] for change in changes if change.verb in _COMING and gpu in change.needs
+        change.needs[gpu] for change in changes if change.verb in STARTING and gpu in change.needs
     ]
     used: int = device["memory_used_bytes"]
     return Balance(

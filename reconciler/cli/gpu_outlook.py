@@ -3,14 +3,15 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from reconciler.cli.changes import Running
+from reconciler.cli.changes import Running, share_told
 from reconciler.cli.client import Json
 from reconciler.plan.desired import Desired
 from reconciler.plan.gpu_claims import Holding, claims
 from reconciler.plan.gpu_mode import GpuMode
 from reconciler.plan.gpu_roll import Roll
 from reconciler.plan.gpus import Gpu, Vendor
-from reconciler.plan.ids import GpuUuid, ModelName
+from reconciler.plan.ids import GpuUuid, ModelName, SpecHash
+from reconciler.plan.phase import State
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,12 +24,13 @@ class Given:
 
 def given(desired: Desired, view: Json, running: Sequence[Running]) -> Given:
     """`view`: the node as its agent tells of it."""
+    roll = roll_of(view)
     held = {
-        each.name: (Holding(spec_hash=each.spec_hash, gpus=each.gpus),)
+        each.name: (_holding(each, each.spec_hash, roll),)
         for each in running
         if each.pid is not None and each.spec_hash is not None
     }
-    made = claims(desired.models, roll_of(view), held)
+    made = claims(desired.models, roll, held)
     models = [(model, made.get(model.name)) for model in desired.models]
     return Given(
         desired=replace(
@@ -36,6 +38,16 @@ def given(desired: Desired, view: Json, running: Sequence[Running]) -> Given:
             models=tuple(claim.put_into(model) if claim else model for model, claim in models),
         ),
         refusals={name: claim.refusal for name, claim in made.items() if claim.refusal is not None},
+    )
+
+
+def _holding(now: Running, spec_hash: SpecHash, roll: Roll) -> Holding:
+    devices = [device for gpu in now.gpus if (device := roll.find(gpu)) is not None]
+    return Holding(
+        spec_hash=spec_hash,
+        gpus=now.gpus,
+        share=share_told(now, devices),
+        serves=now.state is State.LOADED,
     )
 
 

@@ -7,7 +7,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from reconciler.cli.balance import Balance
-from reconciler.cli.changes import CHANGING, Change, FieldChange, NodeChanges, Verb
+from reconciler.cli.changes import CHANGING, STARTING, Change, FieldChange, NodeChanges, Verb
 from reconciler.plan.memory import HOST, figures_of
 from reconciler.plan.wording import amount
 
@@ -16,6 +16,7 @@ Json = dict[str, object]
 _SIGNS = {
     Verb.START: "+",
     Verb.RESTART: "~",
+    Verb.SURGE: "^",
     Verb.REROUTE: ">",
     Verb.STOP: "-",
     Verb.REFUSED: "!",
@@ -24,13 +25,12 @@ _SIGNS = {
 _COLOURS = {
     Verb.START: "green",
     Verb.RESTART: "yellow",
+    Verb.SURGE: "cyan",
     Verb.REROUTE: "cyan",
     Verb.STOP: "red",
     Verb.REFUSED: "bold red",
     Verb.UNCHANGED: "dim",
 }
-_STARTING = (Verb.START, Verb.RESTART)
-"""What is refused says in its reason what it needs; what stays as it is needs nothing new."""
 _NOT_WRITTEN = "(not set)"
 
 
@@ -63,6 +63,8 @@ def has_changes(nodes: Iterable[NodeChanges]) -> bool:
 def summary(nodes: Sequence[NodeChanges]) -> str:
     """`1 to start, 1 to restart, 0 to stop, 3 unchanged`; what else there is, where there is."""
     said = [f"{_total(nodes, verb)} to {verb}" for verb in (Verb.START, Verb.RESTART, Verb.STOP)]
+    if surging := _total(nodes, Verb.SURGE):
+        said.append(f"{surging} to surge")
     if rerouted := _total(nodes, Verb.REROUTE):
         said.append(f"{rerouted} to reroute")
     if refused := _total(nodes, Verb.REFUSED):
@@ -156,7 +158,8 @@ def _lines(change: Change, width: int, gpus: Sequence[Balance]) -> Iterator[Text
 def _needs(change: Change, gpus: Sequence[Balance]) -> Iterator[str]:
     """Of each memory, a line."""
     names = {each.gpu: f"{each.name}, which has {amount(each.total_bytes)}" for each in gpus}
-    for pool, need in change.needs.items() if change.verb in _STARTING else ():
+    # What is refused says in its reason what it needs; what stays as it is needs nothing new.
+    for pool, need in change.needs.items() if change.verb in STARTING else ():
         yield f"needs {need}" if pool == HOST else f"needs {need} on {names.get(pool, pool)}"
 
 

@@ -96,7 +96,8 @@ def planned_by(entry: Json, *, suspended: bool) -> Change:
     elif suspended:
         verb = _VERBS[state] if state in _GOES_ON else Verb.UNCHANGED
     elif target:
-        verb = Verb.RESTART
+        both = state is State.LOADED and coming is State.LOADING
+        verb = Verb.SURGE if both else Verb.RESTART
     else:
         verb = _VERBS[state]
     reason = str(entry["reason"] if verb is Verb.UNCHANGED or not target else target["reason"])

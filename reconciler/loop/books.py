@@ -281,7 +281,7 @@ class Books:
         last_lines = self._last_words.pop(stopped.nonce, ())
         page = self._page(stopped.model)
         page.stuck = None
-        page.resuming = stopped.failure is None
+        page.resuming = stopped.failure is None and not self._living(stopped.model)
         if stopped.failure is None or instance is None:
             return
         hung = stopped.ran_seconds is not None
@@ -320,8 +320,10 @@ class Books:
         good = self._page(model).last_good
         if good is None or self._policies.get(model) is not OnFailure.REVERT:
             return False
-        beside = [other for name, other in self._instances.values() if name == model]
-        return good.instance != instance and good.instance not in beside
+        return good.instance != instance and good.instance not in self._living(model)
+
+    def _living(self, model: ModelName) -> list[Instance]:
+        return [other for name, other in self._instances.values() if name == model]
 
     def _forget(self, model: ModelName, what: Callable[[Failure], bool]) -> Failure | None:
         """The newest of those that are forgotten."""
@@ -335,6 +337,7 @@ class Books:
         if page.starts:
             page.restarts[page.cause] += 1
         page.starts += 1
+        page.cause = RestartCause.CHANGED  # unless one ends before the next start
 
     def _wanted(self, model: ModelName, spec_hash: SpecHash) -> bool:
         return spec_hash in self._desired.get(model, ())

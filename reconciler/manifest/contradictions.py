@@ -27,6 +27,19 @@ def contradictions(loc: Loc, model: _Map, defaults: _Map) -> Iterator[Finding]:
             yield replace(finding, message=message, severity=Severity.WARNING)
         else:
             yield finding
+    yield from _strategy_findings((*loc, "strategy"), model)
+
+
+def _strategy_findings(loc: Loc, model: _Map) -> Iterator[Finding]:
+    """GPUs that are named are those that the process before holds, so both must have a share."""
+    share = model.get("gpu_memory")
+    fits = isinstance(share, str) or (isinstance(share, float) and share <= 0.5)
+    if model.get("strategy") == "surge" and model.get("gpu_ids") and not fits:
+        message = (
+            "the process before holds the GPUs that gpu_ids names until it stops; ask for a number "
+            "of them (gpus), for half of each at most (gpu_memory), or for 'recreate'"
+        )
+        yield Finding(loc=loc, message=message)
 
 
 def _findings(loc: Loc, model: _Map, defaults: _Map) -> Iterator[Finding]:
@@ -91,6 +104,8 @@ def _size_findings(loc: Loc, backend: str, model: _Map, defaults: _Map) -> Itera
     where = (*loc, sizes[0][0])
     llama = _family(backend) == LLAMA if backend != "auto" else _weights(model) == "gguf"
     if llama:
+        if (tensor or 1) == pipeline == 1:
+            return
         message = "it is vLLM's; llama.cpp spreads a model over its GPUs by itself"
         yield Finding(loc=where, message=message)
         return

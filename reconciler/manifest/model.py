@@ -258,7 +258,9 @@ class Model(_Strict):
     )
     strategy: Literal["auto", "recreate", "surge"] = Field(
         default="auto",
-        description="recreate: stop the old, then start the new. surge: the new first.",
+        description="recreate: stop the old process, then start the new one. surge: start the new "
+        "one while the old one serves. auto: surge where GPUs are counted, or on CPU, and there is "
+        "room for both. Restarts nothing.",
     )
     on_failure: Literal["revert", "keep", "stop"] = Field(
         default="revert",

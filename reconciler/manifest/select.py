@@ -32,6 +32,7 @@ from reconciler.plan.desired import (
     OnFailure,
     Refresh,
     SecretRef,
+    Strategy,
 )
 from reconciler.plan.gpu_claims import is_for_cpu
 from reconciler.plan.ids import ModelName, NodeName
@@ -101,6 +102,7 @@ def _desired(entry: ManifestModel) -> DesiredModel:
         flag_places=entry.flag_places,
         enabled=model.enabled,
         refresh=Refresh(model.refresh),
+        strategy=Strategy(model.strategy),
         keep_last_good=model.keep_last_good,
         on_failure=OnFailure(model.on_failure),
         aliases=model.aliases,

@@ -6,7 +6,7 @@ and the limit in the JSON schema.
 
 from collections.abc import Iterator, Mapping
 
-from reconciler.manifest.problem import Finding, Loc, Severity, shown
+from reconciler.manifest.problem import Finding, Loc, shown
 from reconciler.plan.desired import JsonValue
 
 ACTED_ON: Mapping[str, tuple[JsonValue, ...]] = {
@@ -27,16 +27,10 @@ ACTED_ON: Mapping[str, tuple[JsonValue, ...]] = {
     ),
     "models.*.replicas": (None,),
     "models.*.node_selector": ({},),
-    "models.*.strategy": ("auto", "recreate"),
     "models.*.rollout.max_unavailable": (1,),
     "models.*.affinity": ("none",),
 }
 """Dotted paths below `spec` (`*`: every item), and the values that code acts on."""
-
-ACTS_LIKE: Mapping[str, Mapping[str, str]] = {
-    "models.*.strategy": {"auto": "recreate"},
-}
-"""Values that are accepted although they act like another one so far: a warning when written."""
 
 RESERVED: Mapping[str, str] = {
     "activation": "loading on demand is not supported yet",
@@ -47,16 +41,11 @@ RESERVED: Mapping[str, str] = {
 
 
 def unsupported(spec: JsonValue) -> Iterator[Finding]:
-    """What a document's `spec` asks for and does not get, and what acts like something else."""
+    """What a document's `spec` asks for and does not get."""
     for pattern, values in ACTED_ON.items():
         for loc, value in _written(spec, pattern):
             if value not in values:
                 yield Finding(loc=loc, message=_not_yet(value, values))
-    for pattern, alike in ACTS_LIKE.items():
-        for loc, value in _written(spec, pattern):
-            if isinstance(value, str) and value in alike:
-                message = f"{value!r} acts like {alike[value]!r} in this release"
-                yield Finding(loc=loc, message=message, severity=Severity.WARNING)
 
 
 def _not_yet(value: JsonValue, values: tuple[JsonValue, ...]) -> str:

@@ -110,7 +110,7 @@ class DesiredModel:
     `env.NAME`, those of its fallback by `fallback.…`."""
     enabled: bool = True
     refresh: Refresh = Refresh.NEVER
-    strategy: Strategy = Strategy.RECREATE
+    strategy: Strategy = Strategy.AUTO
     keep_last_good: bool = True
     """False: what serves is given up where its files leave no room for the new ones, and nothing
     comes back."""

@@ -18,7 +18,8 @@ NODE = "node-a"
 
 
 def desired(*models: dict[str, object], **spec: object) -> Desired:
-    content = manifest(*models, **spec)
+    """Models that are recreated, unless they say otherwise."""
+    content = manifest(*({"strategy": "recreate", **each} for each in models), **spec)
     inspection = inspect([FileInput(name="models.json", content=content)])
     assert inspection.manifest is not None, inspection.problems
     return select(inspection.manifest, node=NODE, revision="")
@@ -83,6 +84,35 @@ def test_a_changed_flag_restarts_and_names_old_and_new() -> None:
         FieldChange(path="extra_args.mlock", old=True, new=None),
     )
     assert change.fetch is False
+
+
+@pytest.mark.parametrize(
+    ("strategy", "told"), [("auto", ", if there is memory for both"), ("surge", "")]
+)
+def test_what_can_be_started_beside_the_old_process_surges(strategy: str, told: str) -> None:
+    before = desired(model("a"))
+    after = desired(model("a", extra_args={"ctx_size": 4096}, strategy=strategy))
+
+    change = only(compared(after, telling(before, "a")))
+
+    assert (change.verb, change.fetch) == (Verb.SURGE, False)
+    assert change.reason.endswith(f"); pid 7 serves until the new one is loaded{told}")
+    assert change.fields == (FieldChange(path="extra_args.ctx_size", old=None, new=4096),)
+
+
+def test_what_serves_nothing_yet_does_not_surge() -> None:
+    before = desired(model("a"))
+    after = desired(model("a", extra_args={"ctx_size": 4096}, strategy="auto"))
+
+    change = only(compared(after, telling(before, "a", state="loading")))
+
+    assert change.verb is Verb.RESTART
+
+
+def test_another_strategy_alone_changes_nothing() -> None:
+    before, after = desired(model("a")), desired(model("a", strategy="surge"))
+
+    assert only(compared(after, telling(before, "a"))).verb is Verb.UNCHANGED
 
 
 def test_another_source_restarts_after_a_fetch() -> None:

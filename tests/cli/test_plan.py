@@ -60,6 +60,7 @@ def test_json_is_versioned_and_names_every_model(folder: Path) -> None:
     assert plan["summary"] == {
         "start": 1,
         "restart": 0,
+        "surge": 0,
         "reroute": 0,
         "stop": 0,
         "refused": 0,

@@ -124,7 +124,7 @@ def test_plan_against_an_agent_says_what_would_change(running: Agent, tmp_path: 
     assert (result.returncode, result.stderr) == (2, "")
     lines = result.stdout.splitlines()
     assert lines[0] == f"node-a, compared with the agent at {running.url}"
-    assert lines[2].startswith("  ~ chat  restart    spec changed (1:")
+    assert lines[2].startswith("  ^ chat  surge      spec changed (1:")
     assert "KV cache not known for 4,096 tokens" in lines[4]
     assert [lines[1], lines[3], *lines[5:]] == [
         "",
@@ -137,7 +137,7 @@ def test_plan_against_an_agent_says_what_would_change(running: Agent, tmp_path: 
         "  > same  reroute    changes without a restart",
         '      aliases: [] → ["e1"]',
         "",
-        "1 to start, 1 to restart, 1 to stop, 1 to reroute, 1 unchanged",
+        "1 to start, 0 to restart, 1 to stop, 1 to surge, 1 to reroute, 1 unchanged",
     ]
 
 
@@ -158,7 +158,7 @@ def test_what_plan_said_is_what_the_agent_does(running: Agent, tmp_path: Path) -
 
     (node,) = planned["nodes"]
     assert {each["model"]: each["action"] for each in node["models"]} == {
-        "chat": "restart",
+        "chat": "surge",
         "new": "start",
         "off": "unchanged",
     }

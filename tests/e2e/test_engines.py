@@ -139,7 +139,7 @@ def test_another_name_is_a_restart(node: Agent, tmp_path: Path) -> None:
     refused = xgen_model("plan", "--manifest", write(tmp_path, "b3"), "--data-dir", str(node.data))
     node.write(path.read_text())
 
-    assert "~ b restart" in planned
+    assert "^ b surge" in planned
     assert f"engine: b2 (llama-server-cpu) is {tmp_path}/b2/llama-server, version 2" in planned
     assert "engine: (not set) → b2" in planned
     assert refused.returncode == 1

@@ -91,7 +91,7 @@ def test_the_commands_show_its_type(both: Agent, tmp_path: Path) -> None:
     file = tmp_path / "new.yaml"
     file.write_text(manifest(model("chat"), RANK.replace("type: rerank", "type: embedding")))
     plan = xgen_model("plan", "--manifest", file, "--server", both.url)
-    assert "  ~ rank  restart " in plan.stdout
+    assert "  ^ rank  surge " in plan.stdout
     assert "      type: rerank → embedding" in plan.stdout
     assert xgen_model("validate", both.manifests).returncode == 0
 

@@ -346,3 +346,21 @@ def test_where_a_stop_fails_the_block_is_not_forgotten() -> None:
     made.book_outcome(failed("stop", OLD.spec_hash), at=12.0)
     made.book_outcome(BackendStopped(model=M, nonce=Nonce("n9")), at=13.0)
     assert len(made.lasting(M)) == 1
+
+
+def test_a_start_beside_what_serves_is_for_a_change_whatever_was_before() -> None:
+    made = books()
+    made.see(view("n1"))
+    made.book_exit(exited("run", "n1"))
+    made.see(view("n2", OLD, loaded=True))
+    made.see(view("n3"))
+    assert made.restart_causes(M) == (("changed", 1), ("crashed", 1))
+
+
+def test_what_is_stopped_for_one_that_serves_already_does_not_resume() -> None:
+    made = books()
+    made.see(view("n1", OLD, loaded=True))
+    made.see(view("n2", loaded=True))
+    made.book_exit(exited("stop", "n1", OLD))
+    made.book_outcome(BackendStopped(model=M, nonce=Nonce("n1")), at=5.0)
+    assert not made.resuming(M)

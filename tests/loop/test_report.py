@@ -8,13 +8,13 @@ import pytest
 from reconciler.apply.pushes import Noticed
 from reconciler.backend.inventory import Inventory
 from reconciler.loop.report import ModelFacts, model_status
-from reconciler.plan.actions import Outlook
-from reconciler.plan.ids import FilesDigest
+from reconciler.plan.actions import Outlook, Target
+from reconciler.plan.ids import FilesDigest, SpecHash
 from reconciler.plan.observed import FilesCached, Push
 from reconciler.plan.phase import State
 from reconciler.status import Doing, ModelStatus, Progress
 from tests.backend.build import model
-from tests.loop.test_books import M
+from tests.loop.test_books import M, view
 from tests.loop.test_newer_pushes import FILES
 
 HALF = Progress(
@@ -30,7 +30,10 @@ NOTICED = Noticed(
 
 
 def status_of(**facts: Any) -> ModelStatus:
-    outlook = Outlook(model=M, state=State.LOADED, reason="serves")
+    return reported(Outlook(model=M, state=State.LOADED, reason="serves"), **facts)
+
+
+def reported(outlook: Outlook, **facts: Any) -> ModelStatus:
     return model_status(outlook, ModelFacts(desired=model(), **facts), Inventory(), wall=str)
 
 
@@ -60,3 +63,33 @@ def test_a_push_that_comes_beside_what_serves_says_how_far_it_is() -> None:
     assert coming.progress == HALF
     assert coming.newer is not None
     assert coming.newer.reason == "news; 476.8 of 953.7 MiB (50 %), 48 MiB/s, 10 s left"
+
+
+OLD, NEW = view("old", loaded=True), replace(view("new"), progress="health: 503 Loading model")
+
+
+def test_of_two_processes_the_one_that_the_plan_names_serves() -> None:
+    """One effect a model: the stop of the one must not hide the other's endpoint."""
+    target = Target(spec_hash=SpecHash("1:new"), state=State.LOADING, reason="loads (pid 8)")
+    before = Outlook(
+        model=M,
+        state=State.LOADED,
+        reason="serves",
+        process=OLD.nonce,
+        coming=NEW.nonce,
+        target=target,
+    )
+    loaded = replace(NEW, loaded_at=9.0, progress="")
+    after = Outlook(model=M, state=State.LOADED, reason="serves", process=NEW.nonce)
+
+    while_it_loads = reported(before, views=(OLD, NEW))
+    while_the_old_one_stops = reported(after, views=(OLD, loaded), stopping=OLD.nonce)
+    while_it_stops_itself = reported(after, views=(loaded,), stopping=NEW.nonce)
+
+    assert while_it_loads.endpoint is not None
+    assert while_it_loads.endpoint.nonce == OLD.nonce
+    assert while_it_loads.target is not None
+    assert while_it_loads.target.reason == "loads (pid 8); health: 503 Loading model"
+    assert while_the_old_one_stops.endpoint is not None
+    assert while_the_old_one_stops.endpoint.nonce == NEW.nonce
+    assert while_it_stops_itself.endpoint is None
