@@ -68,7 +68,7 @@ def options(
 
 def need_fields(spec: ModelSpec, devices: Sequence[Gpu]) -> None:
     """Raises Rejected for fields of the manifest that mean nothing here."""
-    if spec.tensor_parallel_size is not None or spec.pipeline_parallel_size != 1:
+    if (spec.tensor_parallel_size or 1) != 1 or spec.pipeline_parallel_size != 1:
         raise Rejected(
             "cannot use tensor_parallel_size and pipeline_parallel_size: they are vLLM's; "
             "llama.cpp spreads a model over its GPUs by itself"

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from reconciler.manifest.problem import Loc, Problem, dotted, shown
 from reconciler.manifest.tree import Node, locate, plain
 from reconciler.plan.desired import JsonValue
+from reconciler.plan.gpus import one_spelling
 from reconciler.plan.ids import Place
 from reconciler.plan.shares import size_bytes
 
@@ -25,7 +26,8 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuClaim:
-    """`nodes` None: every node. `share`: bytes, a fraction up to 1, or None for the whole GPU."""
+    """`gpu`: as it is written. `nodes` None: every node. `share`: bytes, a fraction up to 1, or
+    None for the whole GPU."""
 
     claim: Claim
     gpu: str
@@ -81,7 +83,7 @@ def clashes(files: Iterable[Claims]) -> Iterator[Problem]:
         yield from _repeated(claims.names, names)
         yield from _repeated(claims.node_settings, settings)
         for gpu in claims.gpus:
-            problem = gpus.setdefault(gpu.gpu, _Sharing()).add(gpu)
+            problem = gpus.setdefault(one_spelling(gpu.gpu), _Sharing()).add(gpu)
             if problem is not None:
                 yield problem
 
@@ -110,11 +112,11 @@ class _Owner:
         names = [str(node) for node in nodes] if isinstance(nodes, list) else None
         first: dict[str, int] = {}
         for position, gpu in enumerate(ids):
-            first.setdefault(str(gpu), position)
-        for gpu, position in first.items():
+            first.setdefault(one_spelling(str(gpu)), position)
+        for position in first.values():
             yield GpuClaim(
                 claim=self._claim("GPU", ("gpu_ids", position)),
-                gpu=gpu,
+                gpu=str(ids[position]),
                 nodes=None if names is None else frozenset(names),
                 share=_share(_get(self.model, "gpu_memory")),
             )
@@ -168,7 +170,7 @@ class _Holders:
 
 @dataclass(slots=True)
 class _Sharing:
-    """One GPU as it is written, on the nodes that are named, and on every other."""
+    """One GPU by what it is called, on the nodes that are named, and on every other."""
 
     by_node: dict[str, _Holders] = field(default_factory=dict)
     others: _Holders = field(default_factory=_Holders)

@@ -14,6 +14,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
 from reconciler.manifest.problem import shown
+from reconciler.plan.gpus import pci_address
 from reconciler.plan.shares import SIZE, size_bytes
 
 _DURATION = r"[0-9]+(\.[0-9]+)?[smh]?"
@@ -24,6 +25,8 @@ _ALIAS = r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}"
 _NODE = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?"
 _ENV_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _FLAG = r"[A-Za-z][A-Za-z0-9_.-]*"
+_GPU = re.compile(r"[0-9]+|(?i:GPU|MIG)-[A-Za-z0-9-]+|(nvidia|amd):[0-9]+")
+"""The last is what has neither a UUID nor an address (`Gpu.identity`)."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\\]")
 _HF = r"hf://[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*(@[A-Za-z0-9._/-]+)?"
 
@@ -90,9 +93,12 @@ def _gpu_memory(value: object) -> str:
 def _gpu_id(value: object) -> str:
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return str(value)
-    if isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9:._-]+", value):
+    if isinstance(value, str) and (_GPU.fullmatch(value) or pci_address(value)):
         return value
-    raise ValueError(f"must be an index, a UUID or a PCI address, not {shown(value)}")
+    raise ValueError(
+        "must be an index such as 0, a UUID such as GPU-8a56a4bc-… or MIG-…, or a PCI address "
+        f"such as 0000:17:00.0, not {shown(value)}"
+    )
 
 
 def is_list(value: object) -> str:

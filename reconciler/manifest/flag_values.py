@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterable, Iterator
+from pathlib import PurePosixPath
 
 from reconciler.manifest.flag_rules import CODE, FILES, FlagRules
 from reconciler.plan.desired import JsonValue
@@ -11,6 +12,8 @@ OUTSIDE = "'@/' paths must stay inside the model's folder"
 NOT_THE_MODELS = f"{FILES}; name a file of the model itself, as '@/…'"
 
 _ELSEWHERE = re.compile(r"[/~]|\.{1,2}/|file:|[A-Za-z][A-Za-z0-9+.-]*://|.*(?:^|/)\.\.(?:/|$)")
+_OWN = re.compile(r"(?:[\w.-]+=)?@/(.*)", re.DOTALL)
+"""With the name that an adapter is given, as in `sql=@/adapters/sql`."""
 _NO_FILES = frozenset({"auto", "vllm"})
 _NO_DRAFTS = frozenset({"ngram", "[ngram]"})
 _NAMED = frozenset({"lora_modules", "default_mm_loras"})
@@ -28,7 +31,13 @@ def names_elsewhere(text: str) -> bool:
 
 def leaves_the_model(value: JsonValue) -> bool:
     """Whether an `@/…` in it means a file outside the model's folder."""
-    return any(text.startswith("@/") and ".." in text.split("/") for text in _texts(value))
+    return any(_leads_out(found[1]) for text in _texts(value) if (found := _OWN.fullmatch(text)))
+
+
+def _leads_out(path: str) -> bool:
+    """Where the folder itself is meant, too: what a flag takes is a file or a folder in it."""
+    parts = PurePosixPath(path).parts
+    return not parts or parts[0].startswith("/") or ".." in parts
 
 
 def against_value(rules: FlagRules, name: str, part: str, value: JsonValue) -> str | None:

@@ -4,7 +4,7 @@ The rules read plain values that may be wrong in any other way, so that one mist
 another.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from reconciler.manifest.check_rules import check_findings
 from reconciler.manifest.contradictions import contradictions
@@ -30,6 +30,7 @@ from reconciler.manifest.policy import (
 from reconciler.manifest.problem import Finding, Loc, Severity, shown
 from reconciler.manifest.supported import unsupported
 from reconciler.plan.desired import JsonValue
+from reconciler.plan.gpus import one_spelling
 
 _Map = dict[str, JsonValue]
 _EXCLUSIVE = (("gpu_ids", "gpus"), ("replicas", "nodes"))
@@ -65,7 +66,7 @@ def _model_findings(loc: Loc, model: _Map) -> Iterator[Finding]:
     if str(model.get("source", "")).startswith("file:"):
         yield from _in_place_findings(loc, model)
     yield from _repeated((*loc, "nodes"), "the node", _list(model.get("nodes")))
-    yield from _repeated((*loc, "gpu_ids"), "the GPU", _list(model.get("gpu_ids")))
+    yield from _repeated((*loc, "gpu_ids"), "the GPU", _list(model.get("gpu_ids")), one_spelling)
     yield from _own_flag_findings((*loc, "extra_args"), model)
     yield from _env_findings((*loc, "env"), _map(model.get("env")))
     yield from check_findings(loc, model)
@@ -107,12 +108,15 @@ def _own_flag_findings(loc: Loc, model: _Map) -> Iterator[Finding]:
     yield from _flag_findings(loc, _map(model.get("extra_args")), family, guess=guess)
 
 
-def _repeated(loc: Loc, what: str, listed: list[JsonValue]) -> Iterator[Finding]:
+def _repeated(
+    loc: Loc, what: str, listed: list[JsonValue], spelling: Callable[[str], str] = str
+) -> Iterator[Finding]:
     seen: set[str] = set()
     for index, one in enumerate(listed):
-        if isinstance(one, str | int) and str(one) in seen:
+        name = spelling(str(one))
+        if isinstance(one, str | int) and name in seen:
             yield Finding(loc=(*loc, index), message=f"{what} {shown(one)} stands twice")
-        seen.add(str(one))
+        seen.add(name)
 
 
 def _flag_findings(loc: Loc, flags: _Map, family: str, *, guess: bool = False) -> Iterator[Finding]:

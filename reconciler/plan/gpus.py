@@ -153,3 +153,8 @@ def pci_address(text: str) -> str | None:
         return None
     domain, bus, device = (int(found[part] or "0", 16) for part in ("domain", "bus", "device"))
     return f"{domain:04x}:{bus:02x}:{device:02x}.{int(found['function'] or '0')}"
+
+
+def one_spelling(gpu: str) -> str:
+    """Of what `gpu_ids` may hold: an address as `pci_address` has it, a UUID in small letters."""
+    return pci_address(gpu) or gpu.lower()
