@@ -1,7 +1,7 @@
 """Agents for the end-to-end tests; each test proves that nothing of its agent is left."""
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -26,7 +26,14 @@ def agents(folder: Path) -> Iterator[MakeAgent]:
         made.append(Agent(root=root, args=[*engine, *args]))
         return made[-1]
 
-    yield make
+    try:
+        yield make
+    finally:
+        _end(made)
+
+
+def _end(made: Sequence[Agent]) -> None:
+    """All of them, and nothing of theirs is left."""
     for agent in made:
         for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGTERM):
             if agent.process is not None and agent.exited is None:

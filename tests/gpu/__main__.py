@@ -6,6 +6,7 @@ Exit 0: all that could be checked is as it should be. 1: something is not. 77: t
 import argparse
 import json
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -28,6 +29,7 @@ _SECONDS = 420.0
 
 def main() -> int:
     options = _options()
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # agents end with us
     ledger = Ledger(_SECONDS)
     machine = look()
     ledger.check("gpus", "detection", lambda: _detected(machine))
