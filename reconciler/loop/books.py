@@ -99,14 +99,6 @@ class Books:
         """The instances that were loaded here, the newest last."""
         return tuple(self._page(model).loaded)
 
-    def goods(self) -> frozenset[tuple[ModelName, FilesDigest]]:
-        """Files that may be needed again."""
-        return frozenset(
-            (name, page.last_good.files_digest)
-            for name, page in self._pages.items()
-            if page.last_good is not None
-        )
-
     def lasting(self, model: ModelName) -> tuple[Failure, ...]:
         """What is not tried again by itself, or costs so much that each try counts."""
         failures = self._page(model).failures.values()

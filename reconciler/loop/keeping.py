@@ -1,6 +1,7 @@
 """The loop's side of the cache's keeper: says which files must stay, and hears which went."""
 
 import time
+from collections.abc import Mapping
 
 from reconciler.cache.model_cache import ModelCache
 from reconciler.cache.news import News
@@ -14,7 +15,8 @@ from reconciler.plan.ids import FilesDigest, ModelName
 _LOOK_SECONDS = 60.0
 """Between looks at a cache that is too large, and tries to write to one that is full."""
 
-Files = frozenset[tuple[ModelName, FilesDigest]]
+_Running = frozenset[tuple[ModelName, FilesDigest]]
+Specs = Mapping[ModelName, tuple[ModelSpec, ...]]
 
 
 class Keeping:
@@ -24,12 +26,13 @@ class Keeping:
         self._cache = cache
         self._removed = RemovedFiles(cache)
         self._looks: Looks | None = None
-        self._held: Files = frozenset()
+        self._running: _Running = frozenset()
+        self._later: Specs = {}
         self._said_at = 0.0
 
-    def is_due(self, looks: Looks, seen: Seen, good: Files) -> bool:
+    def is_due(self, looks: Looks, seen: Seen, later: Specs) -> bool:
         """Whether what must stay may be something else now. Costs next to nothing."""
-        if looks is not self._looks or _running(seen) | good != self._held:
+        if looks is not self._looks or _running(seen) != self._running or later != self._later:
             return True
         if self._cache.keeper.outdated:
             return True
@@ -37,13 +40,13 @@ class Keeping:
         pause = ALIVE_SECONDS if at_rest else _LOOK_SECONDS
         return time.monotonic() - self._said_at >= pause
 
-    def pin(self, looks: Looks, seen: Seen, good: Files) -> bool:
+    def pin(self, looks: Looks, seen: Seen, later: Specs) -> bool:
         """Say what must stay; whether something else may go now. For a thread: it writes.
 
-        Models that are disabled keep their files, a fallback's too, and what runs, or was `good`
-        last, keeps those that it was given.
+        Models that are disabled keep their files, a fallback's too, and what runs keeps those that
+        it was given. `later`: what may run again, and neither runs now nor has a look.
         """
-        self._looks, self._held = looks, _running(seen) | good
+        self._looks, self._running, self._later = looks, _running(seen), later
         self._said_at = time.monotonic()
         self._cache.keeper.outdated = False  # what is found from here on is said
         self._cache.keeper.look_again()
@@ -65,9 +68,14 @@ class Keeping:
             for name, look in looks.items()
             for spec in _kept_of(look.desired)
         ]
-        return pins_of([*wanted, *((name, self._holding(digest)) for name, digest in self._held)])
+        wanted += [
+            (name, self._cache.needed(spec))
+            for name, specs in self._later.items()
+            for spec in specs
+        ]
+        return pins_of([*wanted, *((name, self._held(digest)) for name, digest in self._running)])
 
-    def _holding(self, digest: FilesDigest) -> tuple[Holding, ...]:
+    def _held(self, digest: FilesDigest) -> tuple[Holding, ...]:
         holding = self._cache.holding_of(digest)
         return () if holding is None else (holding,)
 
@@ -79,7 +87,7 @@ def _kept_of(model: DesiredModel) -> tuple[ModelSpec, ...]:
     return (model.spec, model.fallback)
 
 
-def _running(seen: Seen) -> Files:
+def _running(seen: Seen) -> _Running:
     return frozenset(
         (name, view.instance.files_digest) for name, views in seen.views.items() for view in views
     )

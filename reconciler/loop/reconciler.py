@@ -23,7 +23,7 @@ from reconciler.loop.fallbacks import Fallbacks
 from reconciler.loop.gpus import GpuLedger, Gpus
 from reconciler.loop.inquiries import Inquiries
 from reconciler.loop.intent import Intent, Understanding
-from reconciler.loop.keeping import Files, Keeping
+from reconciler.loop.keeping import Keeping, Specs
 from reconciler.loop.leaving import staying
 from reconciler.loop.observation import Look, Looks, Observer, Seen, observed
 from reconciler.loop.pace import give_way
@@ -161,7 +161,7 @@ class Reconciler:
             self._standstill = None
         seen = await self._see()
         gpus, looks = await self._settle(desired, seen, now)
-        if desired is not None and self._keeping.is_due(looks, seen, self._needed()):
+        if desired is not None and self._keeping.is_due(looks, seen, self._later()):
             looks = await self._pin(gpus, looks, seen)
         if self._pardons.regard(self._books, gpus):
             self._standstill = None
@@ -241,13 +241,12 @@ class Reconciler:
         models = gpus.desired.models if gpus.desired else ()
         return await asyncio.to_thread(self._observer.look, models, seen.sound, gpus.claims)
 
-    def _needed(self) -> Files:
-        """What may run again, and neither runs now nor is wanted."""
-        return self._books.goods() | self._reverts.files()
+    def _later(self) -> Specs:
+        return self._reverts.later(self._books)
 
     async def _pin(self, gpus: Gpus, looks: Looks, seen: Seen) -> Looks:
         """Let what is needed stay, then look again: until now another agent might take it."""
-        pinned = await asyncio.to_thread(self._keeping.pin, looks, seen, self._needed())
+        pinned = await asyncio.to_thread(self._keeping.pin, looks, seen, self._later())
         if pinned and self._books.hurry_fetches():
             self._standstill = None
         return await self._look(gpus, seen)

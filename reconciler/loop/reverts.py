@@ -129,13 +129,13 @@ class Reverts:
         before, self._refused = self._refused, {**kept, **refused}
         return self._refused != before
 
-    def files(self) -> frozenset[tuple[ModelName, FilesDigest]]:
-        """Those that what is wanted will be tried with again."""
-        return frozenset(
-            (name, each.files.digest)
-            for name, each in self._last.reversions.items()
-            if each.files is not None
-        )
+    def later(self, books: Books) -> Mapping[ModelName, tuple[ModelSpec, ...]]:
+        """What may come back, and what will be tried again."""
+        goods = {name: books.last_good(name) for name in books.models()}
+        later = {name: (good.spec,) for name, good in goods.items() if good is not None}
+        for name, each in self._last.reversions.items():
+            later[name] = (*later.get(name, ()), each.wanted.spec)
+        return later
 
     def degraded(self, model: ModelName) -> str | None:
         """Why it is not as the manifest has it; None: it is."""

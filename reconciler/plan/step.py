@@ -202,8 +202,8 @@ def _towards(case: Case, wanted: DesiredModel, now: float) -> Step:
     if case.seen.unknown is not None:
         return Step(state=State.PENDING, reason=f"waits: {case.seen.unknown}")
     if case.process is None:
-        what = "in the manifest" if wanted.instead_of is None else "the last good spec"
-        reason = f"{what} and not running{again}"
+        what = "in the manifest and" if wanted.instead_of is None else "comes back;"
+        reason = f"{what} not running{again}"
         start = StartBackend(
             model=case.name, instance=case.instance, gpus=wanted.gpus, reason=reason
         )
