@@ -15,13 +15,13 @@ import msgspec
 import structlog
 
 from reconciler.apply.adoption import adopt
-from reconciler.apply.exits import LAST_LINES, BackendExited, explain
+from reconciler.apply.exits import BackendExited, exit_of
 from reconciler.apply.held import BackendView, Held
 from reconciler.apply.kin import Kin
-from reconciler.apply.leader import ExitStatus, Leader
+from reconciler.apply.leader import Leader
 from reconciler.apply.leftovers import Ended, Findings, find_leftovers
 from reconciler.apply.loading import run_checks, until_ready
-from reconciler.apply.logs import log_path, rotate, tail
+from reconciler.apply.logs import log_path, rotate
 from reconciler.apply.ports import Ports
 from reconciler.apply.reaper import become_subreaper
 from reconciler.apply.records import Records, SpawnRecord
@@ -75,6 +75,7 @@ class Backends:
         self._held: dict[Nonce, Held] = {}
         self._exits: list[BackendExited] = []
         self._earlier: frozenset[Nonce] = frozenset()
+        self._told: set[Nonce] = set()  # of those: whose end was told
         self._problems: tuple[str, ...] = ()
         self._unremoved: dict[Nonce, tuple[SpawnRecord, str]] = {}
         self._ended_unseen: list[Ended] = []
@@ -285,14 +286,28 @@ class Backends:
 
     async def _end(self, held: Held) -> None:
         """Nobody is left of it: tell so, and forget it, whatever the disk says."""
-        exited = await self._exited(held, held.view) if held.view is not None else None
-        await self._remove(held.kin.record)
+        exited = None
+        if held.view is not None:
+            exited = await asyncio.to_thread(exit_of, held, held.view, self._clock())
+        await self._forget(held.kin)
         del self._held[held.nonce]
         if held.kin.leader is not None:
             held.kin.leader.close()
         if exited is not None:
             self._exits.append(exited)
         self._wake()
+
+    async def _forget(self, kin: Kin) -> None:
+        """Its record goes, unless somebody carries its nonce who cannot be shown to be of it, as an
+        orphan of an earlier agent's: then only with him, and he is told of till then."""
+        if not kin.born_here:
+            found = await asyncio.to_thread(find_leftovers, (kin.record,))
+            if found.doubtful:
+                self._told.add(kin.record.nonce)
+                self._earlier |= found.open
+                self._problems = tuple(dict.fromkeys((*self._problems, *found.problems)))
+                return
+        await self._remove(kin.record)
 
     async def _remove(self, record: SpawnRecord) -> None:
         """And its traces. Where the system does not let go of one, each sweep tries again."""
@@ -306,28 +321,6 @@ class Backends:
         else:
             self._unremoved.pop(record.nonce, None)
 
-    async def _exited(self, held: Held, view: BackendView) -> BackendExited:
-        now = self._clock()
-        status = held.kin.leader.status if held.kin.leader else ExitStatus()
-        during = "stop" if held.asked else "run" if view.was_loaded else "load"
-        uptime = now - view.started_at
-        return BackendExited(
-            model=view.model,
-            nonce=view.nonce,
-            pid=view.pid,
-            instance=view.instance,
-            during=during,
-            code=status.code,
-            signal=status.signal,
-            uptime_seconds=uptime,
-            loaded_seconds=now - view.loaded_at if view.loaded_at is not None else 0.0,
-            last_lines=await asyncio.to_thread(
-                tail, view.log_path, LAST_LINES, from_offset=held.kin.record.log_offset
-            ),
-            reason=explain(status, during, uptime),
-            at=now,
-        )
-
     async def _sweep_for_ever(self) -> None:
         for number in itertools.count(1):
             await within(SWEEP_SECONDS, self._sweep_due)
@@ -336,7 +329,8 @@ class Backends:
                 await self._sweep()
                 for record, _ in tuple(self._unremoved.values()):
                     await self._remove(record)
-                if self._problems and number % DOUBT_SWEEPS == 0:
+                doubtful = self._problems or self._earlier - self._held.keys()
+                if doubtful and number % DOUBT_SWEEPS == 0:
                     await self._look_again()
             except Exception:  # noqa: BLE001  the boundary of the task: the next sweep may do better
                 _log.exception("sweep of backends failed")
@@ -348,7 +342,7 @@ class Backends:
         await asyncio.to_thread(self._look, watched)
         for held in watched:
             if held.nonce not in self._held:  # its record may have been written after its end
-                await self._remove(held.kin.record)
+                await self._forget(held.kin)
                 continue
             leader = held.kin.leader
             if (leader is None or leader.gone.is_set()) and (held.view or not held.kin.alive):
@@ -384,7 +378,7 @@ class Backends:
         findings, unreadable = await asyncio.to_thread(read)
         for ended in findings.ended:
             await self._remove(ended.record)
-            if ended.record.nonce not in self._held:
+            if ended.record.nonce not in self._held and ended.record.nonce not in self._told:
                 self._ended_unseen.append(ended)
         self._earlier = findings.open
         self._problems = (*unreadable, *findings.problems)

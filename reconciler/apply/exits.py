@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 
+from reconciler.apply.held import BackendView, Held
 from reconciler.apply.leader import ExitStatus
+from reconciler.apply.logs import tail
 from reconciler.plan.ids import Instance, ModelName, Nonce
 
 LAST_LINES = 20
@@ -50,3 +52,24 @@ def explain(status: ExitStatus, during: str, uptime_seconds: float) -> str:
         # vLLM ends so when its EngineCore has died (vllm#19849): its last lines tell of it.
         return f"{status} {when}, as if it was told to, but not by this agent"
     return f"{status} {when}"
+
+
+def exit_of(held: Held, view: BackendView, now: float) -> BackendExited:
+    """Of a backend of which nobody is left. `now`: on the agent's clock. Reads its log."""
+    status = held.kin.leader.status if held.kin.leader else ExitStatus()
+    during = "stop" if held.asked else "run" if view.was_loaded else "load"
+    uptime = now - view.started_at
+    return BackendExited(
+        model=view.model,
+        nonce=view.nonce,
+        pid=view.pid,
+        instance=view.instance,
+        during=during,
+        code=status.code,
+        signal=status.signal,
+        uptime_seconds=uptime,
+        loaded_seconds=now - view.loaded_at if view.loaded_at is not None else 0.0,
+        last_lines=tail(view.log_path, LAST_LINES, from_offset=held.kin.record.log_offset),
+        reason=explain(status, during, uptime),
+        at=now,
+    )

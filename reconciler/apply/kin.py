@@ -34,7 +34,7 @@ class Kin:
     def __init__(self, record: SpawnRecord, leader: Leader | None) -> None:
         self.record = record
         self.leader = leader
-        self._born_here = leader is not None and leader.held
+        self.born_here = leader is not None and leader.held
         self._found: tuple[Process, ...] = ()
         self._alive: tuple[Process, ...] = ()
         self._sessions: tuple[int, ...] = record.all_sessions
@@ -70,7 +70,7 @@ class Kin:
                 nonce=self.record.nonce,
                 sessions=self._sessions,
                 held=held,
-                reaper=os.getpid() if self._born_here else None,
+                reaper=os.getpid() if self.born_here else None,
                 known=known,
             ),
             table,

@@ -188,6 +188,31 @@ async def test_a_copied_nonce_in_another_session_is_reported_and_left_alone(worl
     await decoy.wait()
 
 
+async def test_who_outlives_the_stop_of_a_spawn_under_its_nonce_is_told_of_till_he_is_gone(
+    world: World,
+) -> None:
+    """An orphan of the time between an agent's last look and its death."""
+    dead = await dead_agent(world)
+    nonce = json.loads(dead.record.read_text())["nonce"]
+    await dead.next_agent()
+    orphan = await asyncio.create_subprocess_exec(
+        "sleep", "3600", env={NONCE_VARIABLE: nonce}, start_new_session=True
+    )
+
+    await dead.stop()
+    for _ in range(2):
+        assert f"process {orphan.pid} (sleep" in " ".join(world.backends.problems)
+        assert (world.backends.live(), world.backends.leftovers()) == ((), ())
+        assert orphan.returncode is None
+        await dead.next_agent()
+    orphan.kill()
+    await orphan.wait()
+    await dead.next_agent()
+
+    assert world.backends.problems == ()
+    assert world.records() == []
+
+
 async def test_a_process_without_the_nonce_is_reported_and_left_alone(world: World) -> None:
     """Its pid and start time are the recorded ones: doubtful, since the nonce is not there."""
     dead = await dead_agent(world)
