@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 from reconciler.backend.gguf_layers import layers_of
 from reconciler.backend.gguf_types import tensor_bytes
-from reconciler.backend.kv_cache import gguf_kv_bytes
+from reconciler.backend.kv_cache import gguf_kv_bytes, gguf_windows
 from reconciler.backend.model_info import ModelInfo
 from reconciler.errors import Rejected, Transient
 
@@ -254,6 +254,7 @@ def _info(path: str, keys: dict[str, Value]) -> ModelInfo:
         pooling=None if pooling is None else _POOLING.get(pooling),
         causal=keys.get(f"{architecture}.attention.causal") is not False,
         kv_bytes_per_token=gguf_kv_bytes(keys),
+        windows=gguf_windows(keys),
         shards=shards,
     )
 

@@ -1,12 +1,14 @@
 """How many bytes one token of one sequence takes in an engine's KV cache (PURE).
 
-Known for the models that keep keys and values of every token in every layer; at 16 bits, which is
-the engines' default. Windows, latent attention, recurrent layers, shared layers and what is newer
-than these lists are None: a figure would be a guess.
+Known for the models that keep keys and values of every token in every layer, and of GGUFs where one
+layer of each few does so; at 16 bits, which is the engines' default. Other windows, latent
+attention, recurrent layers, shared layers and what is newer than these lists are None: a figure
+would be a guess.
 """
 
 from collections.abc import Mapping
 
+from reconciler.backend.model_info import Windows
 from reconciler.plan.desired import JsonValue
 
 _BYTES = 2
@@ -34,26 +36,52 @@ _PLAIN_HF = frozenset({
     "Starcoder2ForCausalLM",
 })  # fmt: skip
 _HALF = ("bfloat16", "float16")
+_PERIODS = {"cohere2": 4, "gemma2": 2, "gemma3": 6, "gpt-oss": 2}
+"""The last of each so many layers looks back at all: llama_hparams::set_swa_pattern, with what
+load_arch_hparams of each architecture has where the header has no pattern of its own."""
+
+_Keys = Mapping[str, str | int | float | bool]
 
 
-def gguf_kv_bytes(keys: Mapping[str, str | int | float | bool]) -> int | None:
+def gguf_kv_bytes(keys: _Keys) -> int | None:
     """By a header's keys. Arrays are not among them, so heads that differ by layer are None."""
     architecture = keys.get("general.architecture")
-    if architecture not in _PLAIN_GGUF or keys.get(f"{architecture}.attention.causal") is False:
+    windowed = _of(keys, "attention.sliding_window") or _of(keys, "nextn_predict_layers")
+    if architecture not in _PLAIN_GGUF or windowed:
         return None
+    return _gguf_bytes(keys, layers=_of(keys, "block_count"))
 
-    def number(name: str) -> int | None:
-        return _positive(keys.get(f"{architecture}.{name}"))
 
-    if number("attention.sliding_window") or number("nextn_predict_layers"):
+def gguf_windows(keys: _Keys) -> Windows | None:
+    """The same for what has windows."""
+    period = _PERIODS.get(str(keys.get("general.architecture")))
+    window, layers = _of(keys, "attention.sliding_window"), _of(keys, "block_count")
+    if period is None or window is None or layers is None:
         return None
-    per_head = _even(number("embedding_length"), number("attention.head_count"))
-    return _bytes(
-        layers=number("block_count"),
-        heads=number("attention.head_count_kv"),
-        key=number("attention.key_length") or per_head,
-        value=number("attention.value_length") or per_head,
+    period = _of(keys, "attention.sliding_window_pattern") or period
+    full = layers // period
+    full_bytes, windowed_bytes = (
+        _gguf_bytes(keys, layers=count or None) for count in (full, layers - full)
     )
+    if full_bytes is None or windowed_bytes is None:
+        return None
+    return Windows(full_bytes=full_bytes, windowed_bytes=windowed_bytes, window=window)
+
+
+def _gguf_bytes(keys: _Keys, *, layers: int | None) -> int | None:
+    if keys.get(f"{keys.get('general.architecture')}.attention.causal") is False:
+        return None
+    per_head = _even(_of(keys, "embedding_length"), _of(keys, "attention.head_count"))
+    return _bytes(
+        layers=layers,
+        heads=_of(keys, "attention.head_count_kv"),
+        key=_of(keys, "attention.key_length") or per_head,
+        value=_of(keys, "attention.value_length") or per_head,
+    )
+
+
+def _of(keys: _Keys, name: str) -> int | None:
+    return _positive(keys.get(f"{keys.get('general.architecture')}.{name}"))
 
 
 def hf_kv_bytes(config: Mapping[str, JsonValue]) -> int | None:

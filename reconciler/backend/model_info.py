@@ -21,6 +21,19 @@ class Layers:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Windows:
+    """Of a cache of which some layers need the last tokens only, `window` of them.
+
+    In bytes a token: `full_bytes` in the layers that look back at all, `windowed_bytes` in those
+    that do not.
+    """
+
+    full_bytes: int
+    windowed_bytes: int
+    window: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelInfo:
     """None: the files do not say, or not for sure. Figures in bytes and tokens.
 
@@ -28,8 +41,9 @@ class ModelInfo:
     None: the model has none of its own, so it was not made for embeddings. `causal` False: an
     encoder, which reads a text as a whole and generates none. `scores`: it has a classification
     head, as rerankers do. `deaf`: it reads text alone, for sure. `dtype`: of the weights, as
-    config.json names it. `kv_bytes_per_token`: of the cache; `kv_heads`: on how many it is spread.
-    `shards`: how many GGUFs it is split into. `layers`: their sizes.
+    config.json names it. `kv_bytes_per_token`: of the cache, where all layers keep all tokens;
+    `windows`: where some do not. `kv_heads`: on how many it is spread. `shards`: how many GGUFs it
+    is split into. `layers`: their sizes.
     """
 
     architecture: str | None = None
@@ -44,6 +58,7 @@ class ModelInfo:
     deaf: bool = False
     dtype: str | None = None
     kv_bytes_per_token: int | None = None
+    windows: Windows | None = None
     kv_heads: int | None = None
     weights_bytes: int | None = None
     shards: int = 1

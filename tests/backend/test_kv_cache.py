@@ -3,7 +3,8 @@
 import pytest
 
 from reconciler.backend.gguf import read_header
-from reconciler.backend.kv_cache import gguf_kv_bytes
+from reconciler.backend.kv_cache import gguf_kv_bytes, gguf_windows
+from reconciler.backend.model_info import Windows
 from tests.model_files import gemma
 
 LLAMA: dict[str, str | int | float | bool] = {
@@ -41,5 +42,43 @@ def test_heads_that_differ_by_layer_are_an_array_which_is_not_among_the_keys() -
     assert gguf_kv_bytes(keys) is None
 
 
-def test_a_model_with_windows_is_not_known() -> None:
-    assert read_header(str(gemma())).kv_bytes_per_token is None
+def test_of_a_gemma_one_layer_of_six_looks_back_at_all() -> None:
+    info = read_header(str(gemma()))
+
+    assert info.kv_bytes_per_token is None
+    assert info.windows == Windows(full_bytes=3 * 1024, windowed_bytes=15 * 1024, window=512)
+
+
+GPT_OSS: dict[str, str | int | float | bool] = {
+    "general.architecture": "gpt-oss",
+    "gpt-oss.block_count": 24,
+    "gpt-oss.embedding_length": 2880,
+    "gpt-oss.attention.head_count": 64,
+    "gpt-oss.attention.head_count_kv": 8,
+    "gpt-oss.attention.key_length": 64,
+    "gpt-oss.attention.value_length": 64,
+    "gpt-oss.attention.sliding_window": 128,
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "layers"),
+    [
+        ({}, (12, 12)),
+        ({"gpt-oss.attention.sliding_window_pattern": 4}, (6, 18)),
+        ({"gpt-oss.attention.sliding_window": 0}, None),
+        ({"gpt-oss.attention.causal": False}, None),
+        ({"gpt-oss.block_count": 1}, None),
+        ({"general.architecture": "gemma3n"}, None),
+    ],
+)
+def test_layers_with_windows_are_counted_or_not_known(
+    changes: dict[str, str | int | float | bool], layers: tuple[int, int] | None
+) -> None:
+    found = gguf_windows({**GPT_OSS, **changes})
+
+    if layers is None:
+        assert found is None
+    else:
+        full, windowed = (count * 2048 for count in layers)
+        assert found == Windows(full_bytes=full, windowed_bytes=windowed, window=128)

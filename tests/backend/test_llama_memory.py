@@ -8,7 +8,7 @@ import pytest
 from reconciler.backend import llama_memory, llama_server, xllamacpp
 from reconciler.backend.flags import Flags, parse_help
 from reconciler.backend.loading import Loading
-from reconciler.backend.model_info import ModelInfo
+from reconciler.backend.model_info import ModelInfo, Windows
 from reconciler.plan.memory import HOST, Need
 from tests.backend import build
 from tests.backend.build import HELP
@@ -106,6 +106,53 @@ def test_a_context_that_was_asked_for_stays(extra_args: dict[str, Any]) -> None:
 def test_an_engine_that_cannot_do_so_has_all_of_the_context() -> None:
     old = "\n".join(line for line in HELP.splitlines() if not line.startswith("-fit"))
     assert llama(LLAMA, machine_bytes=GIB, flags=parse_help(old)).tokens == 32768
+
+
+WINDOWED = ModelInfo(
+    architecture="gemma3",
+    context_length=32768,
+    windows=Windows(full_bytes=3072, windowed_bytes=15360, window=512),
+)
+
+
+@pytest.mark.parametrize(
+    ("extra_args", "kept"),
+    [
+        ({}, 4 * 512 + 512),
+        ({"ubatch_size": 100}, 4 * 512 + 256),
+        ({"parallel": 1}, 512 + 512),
+        ({"parallel": 2}, 2 * (512 + 512)),
+        ({"parallel": 2, "kv_unified": True}, 2 * 512 + 512),
+        ({"swa_full": True}, 65536),
+    ],
+)
+def test_layers_with_a_window_keep_no_more_than_it_and_a_batch(
+    extra_args: dict[str, Any], kept: int
+) -> None:
+    need = llama(WINDOWED, extra_args={"ctx_size": 65536, **extra_args})
+    assert need.kv_cache_bytes == 65536 * 3072 + kept * 15360
+
+
+def test_a_context_shorter_than_the_windows_is_kept_as_a_whole() -> None:
+    assert llama(WINDOWED, extra_args={"ctx_size": 512}).kv_cache_bytes == 512 * (3072 + 15360)
+
+
+def test_windows_leave_more_room_for_a_context_that_nobody_asked_for() -> None:
+    beside = 4 * GIB + llama_memory.PROCESS_BYTES + PROMPTS + GIB
+    room = 8192 * 3072 + 2560 * 15360
+    assert llama(WINDOWED, machine_bytes=beside + room).tokens == 8192
+
+
+def test_a_context_without_bounds_is_known_to_be_too_large() -> None:
+    need = llama(WINDOWED, extra_args={"ctx_size": 999999999})
+    assert need.is_whole
+    assert (need.kv_cache_bytes or 0) > 2**40
+
+
+def test_builds_that_do_not_know_windows_keep_the_whole_context_in_all_layers() -> None:
+    old = parse_help("\n".join(line for line in HELP.splitlines() if "--swa-full" not in line))
+    need = llama(WINDOWED, flags=old, extra_args={"ctx_size": 4096})
+    assert need.kv_cache_bytes == 4096 * (3072 + 15360)
 
 
 def test_no_number_is_made_up() -> None:
