@@ -54,7 +54,7 @@ def test_it_keeps_its_own_where_there_are_not_so_many_or_it_is_not_wanted(
     one = replace(model(gpus=1), strategy=strategy)
 
     assert given(three, a=serves(0, 1, 2)) == {"a": ([0, 1, 2], False)}
-    assert given(one, a=serves(0))["a"][1] is (strategy is not Strategy.RECREATE)
+    assert given(one, a=serves(0))[A][1] is (strategy is not Strategy.RECREATE)
     assert given(one, a=serves(0), staying=(A,)) == {"a": ([0], False)}
 
 
