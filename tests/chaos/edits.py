@@ -165,7 +165,7 @@ def delete_file(world: World, rng: Random) -> str | None:
     file = _pick(world, rng)
     if file is None:
         return None
-    world.touch(*(wish.name for wish in world.desired.files[file]))
+    _touch_changed(world, file, [])
     world.desired.repair()
     world.desired.remove(file)
     return f"{file} is deleted"
@@ -203,6 +203,8 @@ def _touch_changed(world: World, file: str, wishes: list[Wish]) -> None:
     before = {wish.instance for wish in world.desired.files.get(file, ())}
     after = {wish.instance for wish in wishes}
     world.touch(*{str(name) for name, *_ in before ^ after})
+    stay = {wish.name for wish in wishes if wish.enabled}
+    world.served -= {str(name) for name, *_ in before} - stay
 
 
 def _pick(world: World, rng: Random, *, holds_models: bool = False) -> str | None:

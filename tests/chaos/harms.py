@@ -80,7 +80,7 @@ def freeze_leader(world: World, rng: Random) -> str | None:
     if backend is None:
         return None
     if backend.model in _unloaded(world):  # what loads may now take too long
-        world.touch(backend.model)
+        world.harm(backend.model)
     world.freeze(backend.pid)
     return f"{backend.model}, pid {backend.pid}, is stopped"
 
@@ -132,7 +132,7 @@ def jump_ahead(world: World, rng: Random) -> str | None:
     seconds = rng.choice(_JUMPS_SECONDS)
     world.clock.jump_ahead(seconds)
     if seconds > 60:  # longer than any load may take
-        world.touch(*_unloaded(world))
+        world.harm(*_unloaded(world))
     return f"the agent's clock jumps {seconds:.0f} s ahead"
 
 
@@ -187,7 +187,7 @@ def mend(world: World, harm: Callable[..., object]) -> str | None:
 
 
 def _kill_all(world: World, backend: Backend) -> None:
-    world.touch(backend.model)
+    world.harm(backend.model)
     for each in (*backend.members, backend.process):
         world.kill(backend, each.pid)
 

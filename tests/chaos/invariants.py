@@ -151,6 +151,8 @@ class Invariants:
                 self._serving[name] = found
             elif now - known.since > _SETTLED_SECONDS:
                 known.steady = True
+                if wishes[name].enabled and touched == self.world.touched:
+                    self.world.served.add(name)
 
     def _holds(self, name: str, seen: _Seen) -> bool:
         return seen.steady and seen.touched == self.world.touched.get(name, 0)

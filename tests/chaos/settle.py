@@ -28,6 +28,8 @@ def differences(world: World) -> list[str]:
             found.append(f"{name} is not listed")
         else:
             found += _of_one(wish, entries[name], seen, world.desired.past)
+            if name in world.served and entries[name]["state"] != "loaded":
+                found.append(f"{name} served, and does not after edits alone: {entries[name]}")
     return found
 
 

@@ -40,8 +40,9 @@ class World:
     """`frozen`: pids that were sent SIGSTOP. `jumps`: the agent that runs has the clock that jumps.
     `leaves`: it leaves its backends at its end.
 
-    `touched`: how often something of a model was changed. `gaps`: from when to when no agent saw
-    what was born, in ticks after boot.
+    `touched`: how often something of a model was changed. `served`: models that served, and nothing
+    but edits has befallen since: what cannot be had costs them nothing (R5, R7).
+    `gaps`: from when to when no agent saw what was born, in ticks after boot.
     """
 
     root: Path
@@ -53,6 +54,7 @@ class World:
     decoys: Decoys = field(default_factory=Decoys)
     frozen: set[int] = field(default_factory=set)
     touched: dict[str, int] = field(default_factory=dict)
+    served: set[str] = field(default_factory=set)
     jumps: bool = False
     leaves: bool = False
     gaps: list[tuple[int, int]] = field(default_factory=list)
@@ -80,13 +82,18 @@ class World:
     def census(self) -> Census:
         return census.look(str(self.root), without=self.agent_pid)
 
+    def harm(self, *models: str) -> None:
+        """What happens now is no edit: a process may be lost that an edit would not have cost."""
+        self.served.difference_update(models)
+        self.touch(*models)
+
     def touch(self, *models: str) -> None:
         for model in models:
             self.touched[model] = self.touched.get(model, 0) + 1
 
     def touch_all(self) -> None:
         """What runs now may be started anew."""
-        self.touch(*self.desired.wishes, *{each.model for each in self.census().backends})
+        self.harm(*self.desired.wishes, *{each.model for each in self.census().backends})
 
     def start(self, rng: Random, *, leaves: bool | None = None) -> str:
         """A new agent, which does not have to answer yet."""
@@ -182,7 +189,7 @@ class World:
     def kill(self, backend: Backend, pid: int) -> None:
         """One process of a backend; its first one is what a model lives and dies with."""
         if pid == backend.pid:
-            self.touch(backend.model)
+            self.harm(backend.model)
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 
