@@ -70,7 +70,9 @@ def degraded(reasons: Mapping[ModelName, str]) -> Fact:
 def devices_known(roll: Roll) -> Fact | None:
     """None where there is no GPU, and nothing is to be said of that."""
     if roll.notes:
-        reason = "GpuLost" if roll.lost else "DriverSilent"
+        reason = "DriverSilent" if roll.failed else "GpuUnusable"
+        if any(device.is_lost for device in roll.devices):
+            reason = "GpuLost"
         message = "; ".join(roll.notes)
         return Fact(type="DevicesKnown", status=False, reason=reason, message=message)
     if not roll.usable and not roll.hints:

@@ -139,9 +139,9 @@ def _counted(model: DesiredModel, roll: Roll | None, books: "_Books") -> Claim:
     if roll is None:
         return Claim(unknown="which GPUs there are is being asked")
     if spec.gpus is None and not roll.usable:
-        if roll.failed:
-            why = "; ".join(roll.notes)
-            return Claim(refusal=f"cannot tell whether there are GPUs: {why}; gpus: 0 is the CPU")
+        if roll.notes:
+            known = "cannot tell whether there are GPUs" if roll.failed else "no GPU can be used"
+            return Claim(refusal=f"{known}: {'; '.join(roll.notes)}; gpus: 0 is the CPU")
         return Claim()
     return _settled(model, books)
 
@@ -226,7 +226,7 @@ def named(device: Gpu) -> str:
 def there_is(roll: Roll) -> str:
     """What a node has, for whoever asks for more; without any, what was said of that."""
     if not roll.usable:
-        return f"this node has none that can be used ({'; '.join(roll.told)})"
+        return f"this node has none that can be used ({'; '.join(roll.notes or roll.told)})"
     listed = [f"{d.index}: {d.identity} at {d.pci}, {d.name}" for d in roll.usable]
     return f"this node has {_some(listed)}"
 
@@ -310,7 +310,8 @@ class _Books:
         of_vendor = f" of {vendor}" if vendor is not None else ""
         if len(suitable) < count:
             several = "" if whole == list(self.roll.usable) else f"; {_ONE_INSTANCE}"
-            raise _Unfit(f"{wish}{of_vendor}: {there_is(self.roll)}{several}")
+            unused = _unused(self.roll) if self.roll.usable else ""
+            raise _Unfit(f"{wish}{of_vendor}: {there_is(self.roll)}{unused}{several}")
         if len(large) < count:
             raise _Unfit(f"{wish}{of_vendor} with {model.spec.gpu_memory} each: {_in_all(small)}")
         if len(free) >= count:

@@ -15,10 +15,13 @@ _NO_NVIDIA = (Cause.ABSENT, Cause.NO_DRIVER, Cause.NO_DEVICE, Cause.NOT_ASKED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
-    """`devices`: all of them in PCI order; `notes`: what of the masks could not be told."""
+    """`devices`: all of them in PCI order; `notes`: what of the masks could not be told. `broken`:
+    what cannot be used, and nobody wished so. `faults`: of masks, as sentences."""
 
     devices: tuple[Gpu, ...] = ()
     notes: tuple[str, ...] = ()
+    broken: frozenset[GpuUuid] = frozenset()
+    faults: tuple[str, ...] = ()
 
     @property
     def usable(self) -> tuple[Gpu, ...]:
@@ -51,6 +54,7 @@ def inventory(
         for at, device in enumerate(ordered)
     ]
     devices = _ranked(_without_apus([*devices, *sorted(by_torch, key=_pci_order)], named))
+    broken = [device for at, device in enumerate(ordered) if at not in mask.hidden]
     numbers = iter(range(len(devices)))
     return Inventory(
         devices=tuple(
@@ -58,6 +62,8 @@ def inventory(
             for device in devices
         ),
         notes=mask.notes,
+        broken=frozenset(device.identity for device in broken if device.unusable is not None),
+        faults=mask.faults,
     )
 
 

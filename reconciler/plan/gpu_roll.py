@@ -77,6 +77,7 @@ def enrolled(
     """The roll after a survey. `before` None: it is the first; the others: see `inventory`."""
     found = inventory(answers, environment, named, mode)
     fresh = list(found.devices)
+    nameless = [device for device in fresh if device.is_nameless and device.unusable is not None]
     kept: list[Gpu] = []
     silent = _silent(answers)
     for old in before.devices if before is not None else ():
@@ -88,15 +89,22 @@ def enrolled(
             kept.append(_without_figures(old))
         elif old.index is not None:
             gone = "lost: its driver does not list it any more"
+            if same := next((each for each in nameless if each.vendor is old.vendor), None):
+                nameless.remove(same)
+                fresh.remove(same)
+                gone = same.unusable or gone
             kept.append(replace(_without_figures(old), unusable=gone))
     devices = _numbered(kept, fresh)
     faults = [answer for answer in answers if _is_fault(answer, silent, kept)]
+    never = [d for d in devices if d.index is None and d.identity in found.broken]
+    notes = (*_of_faults(faults, kept), *_of_lost(answers, devices), *map(_broken, never))
+    notes = (*notes, *found.faults)
     without = mode is GpuMode.PLUGIN and all(device.index is None for device in devices)
     return Roll(
         devices=devices,
         told=tuple(f"{answer.step}: {answer.reason}" for answer in answers),
-        notes=(*_of_faults(faults, kept), *_of_lost(answers, devices)),
-        hints=(*found.notes, NONE_GIVEN) if without and not faults else found.notes,
+        notes=notes,
+        hints=(*found.notes, NONE_GIVEN) if without and not notes else found.notes,
         failed=bool(faults),
         drivers=_drivers(answers) or (before.drivers if before is not None else ()),
         mode=mode,
@@ -186,9 +194,18 @@ def _of_faults(faults: Iterable[Answer], kept: Sequence[Gpu]) -> Iterable[str]:
         yield f"{answer.step}: {answer.reason}{since}"
 
 
+def _broken(device: Gpu) -> str:
+    called = f"the GPU {device.identity}"
+    if device.index is not None:
+        called = f"GPU {device.index} ({device.identity})"
+    elif device.is_nameless:
+        called = f"a GPU of {device.vendor} (its driver's number {device.order})"
+    return f"{called} is {'' if device.is_lost else 'not used: '}{device.unusable}"
+
+
 def _of_lost(answers: Iterable[Answer], devices: Iterable[Gpu]) -> Iterable[str]:
     lost = [device for device in devices if device.index is not None and device.unusable]
     for device in lost:
-        yield f"GPU {device.index} ({device.identity}) is {device.unusable}"
+        yield _broken(device)
     for answer in answers if lost else ():
         yield from (f"{answer.step}: {note}" for note in answer.notes)

@@ -86,6 +86,15 @@ class Gpu:
         return self.architecture in _INTEGRATED
 
     @property
+    def is_lost(self) -> bool:
+        return (self.unusable or "").startswith("lost")
+
+    @property
+    def is_nameless(self) -> bool:
+        """Its driver tells that it is there, and not which."""
+        return self.uuid is None and self.pci is None
+
+    @property
     def identity(self) -> GpuUuid:
         """What it is claimed by: its UUID, else its PCI address."""
         return self.uuid or GpuUuid(self.pci or f"{self.vendor}:{self.order}")

@@ -210,13 +210,26 @@ def test_a_gpu_that_is_lost_costs_the_others_nothing(machine: Machine) -> None:
 
     told = machine.survey()
 
-    assert identities(told[Step.NVML]) == ["GPU-n2", "GPU-n3"]
-    alive, lost = told[Step.NVML].devices
+    assert identities(told[Step.NVML]) == ["nvidia:0", "GPU-n2", "GPU-n3"]
+    nameless, alive, lost = told[Step.NVML].devices
     assert alive.unusable is None
-    assert lost.unusable is not None
-    assert len(told[Step.NVML].notes) == 1
+    assert (nameless.is_lost, lost.is_lost, nameless.is_nameless) == (True, True, True)
+    assert told[Step.NVML].notes == ()
     assert identities(told[Step.AMDSMI]) == ["GPU-a13"]
     assert len(told[Step.AMDSMI].notes) == 1
+
+
+def test_a_gpu_of_which_nothing_is_told_is_no_missing_gpu(machine: Machine) -> None:
+    """4: what a container was not given looks so to NVML, and is nobody's fault."""
+    machine.has(
+        nvidia=records("gpu", card(1, error=4)), amd=records("gpu", accelerator(12, error=43))
+    )
+
+    told = machine.survey()
+
+    assert (told[Step.NVML].devices, told[Step.NVML].cause) == ((), Cause.NO_DEVICE)
+    assert len(told[Step.NVML].notes) == 1
+    assert (told[Step.AMDSMI].devices, told[Step.AMDSMI].cause) == ((), Cause.OTHER)
 
 
 @pytest.mark.parametrize(

@@ -104,6 +104,18 @@ def test_a_gpu_that_cannot_be_used_is_refused_with_the_reason() -> None:
     assert "GPU 3 (GPU-n3) is not used: lost" in given(model(gpu_ids=("3",)), roll=lost)["a"]
 
 
+def test_a_gpu_that_is_lost_from_the_start_is_told_to_whoever_asks_for_more() -> None:
+    nameless = nvidia(0, uuid=None, pci=None, order=1, unusable="lost: GPU is lost")
+    some, none = (
+        enrolled(None, answers(nvidia(0), nameless), {}),
+        enrolled(None, answers(nameless), {}),
+    )
+
+    for spec in ({"gpu_ids": ("GPU-n9",)}, {"gpus": 2}):
+        assert "not used are nvidia:1: lost: GPU is lost" in given(model(**spec), roll=some)["a"]
+        assert "is lost: GPU is lost" in given(model(**spec), roll=none)["a"]
+
+
 def test_an_address_of_several_mig_instances_names_none() -> None:
     slices = [
         nvidia(1, uuid=GpuUuid(f"MIG-{slot}"), mig_of=GpuUuid("GPU-n1"), slot=slot)

@@ -1,10 +1,15 @@
 """What a later survey does to the GPUs that an agent knows."""
 
+import pytest
+
+from reconciler.plan.gpu_claims import Claim, Holding, claims
+from reconciler.plan.gpu_mode import NONE_GIVEN, GpuMode
 from reconciler.plan.gpu_roll import Roll, enrolled, gains
 from reconciler.plan.gpu_survey import Answer, Cause, Step
 from reconciler.plan.gpus import Gpu
-from reconciler.plan.ids import GpuUuid
+from reconciler.plan.ids import GpuUuid, ModelName
 from tests.plan.gpu import amd, answers, nvidia
+from tests.plan.test_gpu_claims import model
 
 GIB = 1024**3
 FIRST, SECOND, THIRD = (
@@ -148,3 +153,76 @@ def test_a_driver_that_is_silent_for_a_while_is_no_other_one() -> None:
 
     assert after(whole, [HANGS]).drivers == ("driver 580 (nvml)",)
     assert gains(after(whole, [HANGS]), after(whole, [HANGS], whole)) == ()
+
+
+NAMELESS = nvidia(0, uuid=None, pci=None, order=1, unusable="lost: GPU is lost")
+NO_INSTANCE = nvidia(1, unusable="it is in MIG mode and has no instances")
+
+
+def test_a_gpu_that_is_lost_from_the_start_is_told_and_comes_back_as_any_that_comes() -> None:
+    """Scenario 70, ollama#3647: no driver that fails goes unheard."""
+    before = after(answers(FIRST, NAMELESS))
+
+    assert before.notes == ("a GPU of nvidia (its driver's number 1) is lost: GPU is lost",)
+    assert numbers(before) == [(0, "GPU-n1"), (None, "nvidia:1")]
+    back = after(answers(FIRST, NAMELESS), answers(FIRST, SECOND))
+    assert (numbers(back), back.notes) == ([(0, "GPU-n1"), (1, "GPU-n2")], ())
+
+
+def test_a_lost_gpu_without_a_name_is_the_one_that_is_missing() -> None:
+    roll = after(answers(FIRST, SECOND), answers(FIRST, NAMELESS))
+
+    assert roll.notes == ("GPU 1 (GPU-n2) is lost: GPU is lost",)
+    assert numbers(roll) == [(0, "GPU-n1"), (1, "GPU-n2")]
+
+
+def test_a_gpu_in_mig_mode_without_instances_is_told() -> None:
+    assert after(answers(NO_INSTANCE, SECOND)).notes == (
+        "the GPU GPU-n1 is not used: it is in MIG mode and has no instances",
+    )
+
+
+@pytest.mark.parametrize(
+    ("devices", "masks", "amiss"),
+    [
+        ([FIRST], {"CUDA_VISIBLE_DEVICES": "GPU-typo"}, "GPU-typo is the name of no GPU"),
+        ([FIRST], {"CUDA_VISIBLE_DEVICES": "7"}, "7 is the name of no GPU"),
+        ([FIRST], {"CUDA_VISIBLE_DEVICES": "MIG-GPU-n1/3/0"}, "its MIG-… UUID"),
+        ([FIRST], {"NVIDIA_VISIBLE_DEVICES": "GPU-typo"}, "GPU-typo is the name of no GPU"),
+        ([NAMELESS], {"NVIDIA_VISIBLE_DEVICES": "GPU-n2"}, "is lost: GPU is lost; NVIDIA_VISIBLE_"),
+        ([NAMELESS], {"NVIDIA_VISIBLE_DEVICES": "0"}, "is lost: GPU is lost"),
+        ([NAMELESS], {"CUDA_VISIBLE_DEVICES": "0"}, "is lost: GPU is lost; CUDA_VISIBLE_DEVICES=0"),
+        ([NAMELESS], {}, "is lost: GPU is lost"),
+        ([NO_INSTANCE], {}, "has no instances"),
+        ([FIRST], {"CUDA_VISIBLE_DEVICES": ""}, None),
+        ([NAMELESS], {"CUDA_VISIBLE_DEVICES": "-1"}, None),
+        ([NAMELESS], {"CUDA_VISIBLE_DEVICES": "NoDevFiles"}, None),
+        ([NAMELESS], {"NVIDIA_VISIBLE_DEVICES": "none"}, None),
+        ([], {"CUDA_VISIBLE_DEVICES": "0"}, None),
+    ],
+)
+@pytest.mark.parametrize("mode", GpuMode)
+def test_no_gpu_for_a_fault_is_not_the_cpu_and_for_a_wish_it_is(
+    devices: list[Gpu], masks: dict[str, str], amiss: str | None, mode: GpuMode
+) -> None:
+    roll = enrolled(None, answers(*devices), masks, mode=mode)
+
+    (claim,) = claims([model("any")], roll, {}).values()
+    (on_cpu,) = claims([model("any", gpus=0)], roll, {}).values()
+    kept = {ModelName("any"): (Holding(spec_hash=model("any").spec_hash),)}
+    (running,) = claims([model("any")], roll, kept).values()
+
+    assert on_cpu == running == Claim()
+    if amiss is None:
+        assert (claim, roll.notes) == (Claim(), ())
+    else:
+        assert amiss in (claim.refusal or "")
+        assert amiss in "; ".join(roll.notes)
+        assert NONE_GIVEN not in roll.hints
+
+
+def test_a_mask_of_which_a_part_is_there_is_a_hint() -> None:
+    roll = enrolled(None, answers(FIRST, SECOND), {"CUDA_VISIBLE_DEVICES": "1,7"})
+
+    assert (numbers(roll), roll.notes) == ([(0, "GPU-n2"), (None, "GPU-n1")], ())
+    assert "7 is the name of no GPU, or of several; what stands after" in roll.hints[0]

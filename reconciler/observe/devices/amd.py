@@ -101,11 +101,14 @@ def _look(amdsmi: Any, root: Path) -> Answer:
     shut = closed(root, "kfd")
     if devices and shut is not None:
         notes.append(f"{shut}: amdsmi can do without it, ROCm cannot")
+    silent = not devices and len(handles) > len(shut_away)
+    reason = counted(len(handles), shut_away)
+    cause = Cause.OTHER if silent else without_devices(shut_away)
     return Answer(
         step=Step.AMDSMI,
-        reason=counted(len(handles), shut_away),
+        reason=f"{reason}; of none it tells where it is" if silent else reason,
         devices=tuple(_counted_by_hip(devices) if shut_away else devices),
-        cause=None if devices else without_devices(shut_away),
+        cause=None if devices else cause,
         notes=tuple(notes),
     )
 

@@ -17,6 +17,7 @@ _CAUSES = {
     pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: Cause.MISMATCH,
     pynvml.NVML_ERROR_NO_PERMISSION: Cause.NO_PERMISSION,
 }
+_NAME = "NVIDIA GPU"
 _GONE = (pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_RESET_REQUIRED)
 _SILENT = (pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
 """What this GPU, or this release of the driver, does not have; no fault."""
@@ -47,7 +48,10 @@ def _look() -> Answer:
         try:
             handle = pynvml.nvmlDeviceGetHandleByIndex(order)
         except pynvml.NVMLError as exc:
-            notes.append(f"NVML's GPU {order} cannot be used: {exc}")
+            if exc.value == pynvml.NVML_ERROR_NO_PERMISSION:  # others' GPUs look so in a container
+                notes.append(f"NVML's GPU {order} cannot be used: {exc}")
+            else:
+                devices.append(_broken(order, exc))
             continue
         devices.extend(_devices(handle, order, notes))
     return Answer(
@@ -58,6 +62,12 @@ def _look() -> Answer:
         notes=tuple(notes),
         driver=driver,
     )
+
+
+def _broken(order: int, exc: pynvml.NVMLError) -> Gpu:
+    """What it is called is not told."""
+    why = f"lost: {exc}" if exc.value in _GONE else f"its driver says: {exc}"
+    return Gpu(vendor=Vendor.NVIDIA, uuid=None, pci=None, name=_NAME, order=order, unusable=why)
 
 
 def _told(of: str, notes: list[str]) -> Told:
@@ -111,7 +121,7 @@ def _device(handle: Any, order: int, told: Told) -> dict[str, Any]:
         "vendor": Vendor.NVIDIA,
         "uuid": GpuUuid(uuid) if uuid else None,
         "pci": pci_address(pci.busId) if pci is not None else None,
-        "name": name or "NVIDIA GPU",
+        "name": name or _NAME,
         "architecture": f"{capability[0]}.{capability[1]}" if capability is not None else None,
         "memory_total_bytes": memory.total if memory is not None else None,
         "memory_used_bytes": memory.used if memory is not None else None,
