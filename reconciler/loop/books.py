@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from reconciler.apply.backends import BackendExited, BackendView
 from reconciler.apply.outcomes import BackendStopped, EffectFailed, FilesFetched, Outcome
+from reconciler.backend.usage import refused_arguments
 from reconciler.plan.desired import DesiredModel, OnFailure
 from reconciler.plan.ids import FilesDigest, Instance, ModelName, Nonce, SpecHash
 from reconciler.plan.observed import Failure, FilesCached
@@ -213,13 +214,15 @@ class Books:
         page = self._page(exited.model)
         page.last_lines = exited.last_lines
         before = page.failures.get((*_parts(exited.instance), False))
+        refused = refused_arguments(exited.code, exited.last_lines)
         failure = after_failure(
             before,
             spec_hash=exited.instance.spec_hash,
             files_digest=exited.instance.files_digest,
             at=exited.at,
-            reason=exited.reason,
+            reason=f"{exited.reason}: {refused}" if refused else exited.reason,
             during=exited.during,
+            permanent=refused is not None,
             ever_loaded=exited.instance in page.loaded,
             costly=self._costs(exited.model, exited.instance),
             loaded_seconds=exited.loaded_seconds if exited.during == "run" else None,

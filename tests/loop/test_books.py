@@ -96,6 +96,28 @@ def test_an_exit_is_a_failure_with_its_last_lines() -> None:
     assert made.last_lines(M) == ("bad flag",)
 
 
+def test_an_engine_that_refuses_its_arguments_is_blocked_at_once() -> None:
+    """R7: a bad flag is permanent. vLLM needs a minute and a half to say so."""
+    made = books()
+    made.see(view())
+    said = "argument --max-num-seqs: invalid int value: '4.5'"
+    last_lines = ("usage: vllm serve [model_tag] [options]", f"vllm serve: error: {said}")
+    made.book_exit(replace(exited("load"), code=2, last_lines=last_lines))
+    failure = made.failure(M)
+    assert failure is not None
+    assert (failure.permanent, failure.exited, failure.count) == (True, True, 1)
+    assert failure.reason.endswith(said)
+
+
+def test_another_exit_with_the_same_code_is_tried_again() -> None:
+    made = books()
+    made.see(view())
+    made.book_exit(replace(exited("load"), code=2, last_lines=("cannot open the socket",)))
+    failure = made.failure(M)
+    assert failure is not None
+    assert not failure.permanent
+
+
 def test_an_exit_that_was_asked_for_is_none() -> None:
     made = books()
     made.see(view())
