@@ -15,7 +15,7 @@ def remove_traces(data_dir: Path) -> None:
     for path in (data_dir / "spawns").glob("*.json"):
         try:
             record = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError:  # of a test of such
+        except (ValueError, IsADirectoryError):  # of a test of such
             continue
         if not isinstance(record, dict):
             continue
