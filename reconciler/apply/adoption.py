@@ -68,8 +68,9 @@ def adopt(kin: Kin, now: float) -> BackendView | Leftover:
     record = kin.record
     process = next((each for each in kin.alive if each.pid == record.pid), None)
     if kin.leader is None or process is None:
-        gone = "" if record.pid is None else f", pid {record.pid},"
-        return _left(kin, kin.alive[0], f"the first process of its backend{gone} is gone")
+        return without_leader(kin)
+    if record.stopping:
+        return _left(kin, process, "an agent before this one had begun to stop it")
     if record.launch == NOTHING:
         return _left(kin, process, "the release that started it did not note how it is asked")
     try:
@@ -107,6 +108,13 @@ def adopt(kin: Kin, now: float) -> BackendView | Leftover:
         stopping=False,
         adopted=Adoption(at=now, was_loaded=record.loaded),
     )
+
+
+def without_leader(kin: Kin) -> Leftover:
+    """Who of it lives on. `kin`: as for `adopt`."""
+    pid = kin.record.pid
+    gone = "" if pid is None else f", pid {pid},"
+    return _left(kin, kin.alive[0], f"the first process of its backend{gone} is gone")
 
 
 def _left(kin: Kin, process: Process, why: str) -> Leftover:

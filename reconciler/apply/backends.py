@@ -14,7 +14,7 @@ import aiohttp
 import msgspec
 import structlog
 
-from reconciler.apply.adoption import adopt
+from reconciler.apply.adoption import adopt, without_leader
 from reconciler.apply.exits import BackendExited, exit_of
 from reconciler.apply.held import BackendView, Held
 from reconciler.apply.kin import Kin
@@ -82,6 +82,7 @@ class Backends:
         self._pages = EnginePages()
         self._clients = contextlib.AsyncExitStack()
         self._session: aiohttp.ClientSession | None = None
+        self._writing = asyncio.Lock()  # a record is not written after its end
         self._sweep_due = asyncio.Event()
         self._sweeping: asyncio.Task[None] | None = None
 
@@ -273,15 +274,19 @@ class Backends:
         return held
 
     def _changed(self) -> None:
-        """A load is noted at once, for the agent after this one."""
+        """A load, or a stop, is noted at once, for the agent after this one."""
         self._sweep_due.set()
         self._wake()
 
     def _leader_gone(self, held: Held) -> None:
         """Who outlives a leader of ours goes after it at once: its port is free again, but its
-        memory is not (vllm#55510). The end of a leftover is for the plan to order (R3)."""
-        if held.view is not None:
+        memory is not (vllm#55510). The end of what earlier agents started is for the plan to order
+        (R3)."""
+        if held.view is not None and held.view.adopted is None:
             held.begin_end()
+        else:
+            held.serves_no_more()
+            self._sweep_due.set()
         self._wake()
 
     async def _end(self, held: Held) -> None:
@@ -289,8 +294,9 @@ class Backends:
         exited = None
         if held.view is not None:
             exited = await asyncio.to_thread(exit_of, held, held.view, self._clock())
-        await self._forget(held.kin)
-        del self._held[held.nonce]
+        async with self._writing:
+            await self._forget(held.kin)
+            del self._held[held.nonce]
         if held.kin.leader is not None:
             held.kin.leader.close()
         if exited is not None:
@@ -336,17 +342,22 @@ class Backends:
                 _log.exception("sweep of backends failed")
 
     async def _sweep(self) -> None:
-        watched = [held for held in self._held.values() if not held.dying]
-        if not watched:
-            return
-        await asyncio.to_thread(self._look, watched)
-        for held in watched:
-            if held.nonce not in self._held:  # its record may have been written after its end
-                await self._forget(held.kin)
+        async with self._writing:
+            watched = tuple(self._held.values())
+            leaderless = [held for held in watched if held.leaderless]
+            if watched:
+                await asyncio.to_thread(self._look, watched)
+        for held in leaderless:
+            view = held.view
+            if held.dying:
                 continue
-            leader = held.kin.leader
-            if (leader is None or leader.gone.is_set()) and (held.view or not held.kin.alive):
+            if not held.kin.alive or (view is not None and view.adopted is None):
                 held.begin_end()
+            elif view is not None:
+                exited = await asyncio.to_thread(exit_of, held, view, self._clock())
+                if held.view is view:  # no stop has begun meanwhile
+                    self._exits.append(exited)
+                    held.is_left(without_leader(held.kin))
 
     async def _look_again(self) -> None:
         for kin in await self._read_records(self._earlier):
@@ -357,11 +368,15 @@ class Backends:
         table = read_processes()
         for held in watched:
             kin, view = held.kin, held.view
-            kin.look(table)
+            if not held.dying:
+                kin.look(table)
             with contextlib.suppress(OSError):  # a log that cannot be cut keeps no end from us
                 rotate(Path(kin.record.log), self._log_max_bytes)
             loaded = kin.record.loaded or (view is not None and view.loaded_at is not None)
-            record = msgspec.structs.replace(kin.record, sessions=kin.later_sessions, loaded=loaded)
+            stopping = kin.record.stopping or held.asked
+            record = msgspec.structs.replace(
+                kin.record, sessions=kin.later_sessions, loaded=loaded, stopping=stopping
+            )
             if record != kin.record:
                 with contextlib.suppress(Transient):  # a full disk: the next sweep tries again
                     self._records.write(record)

@@ -86,9 +86,25 @@ class Held:
         """The ladder is under way."""
         return self._death is not None and not self._death.done()
 
+    @property
+    def leaderless(self) -> bool:
+        leader = self.kin.leader
+        return leader is None or leader.gone.is_set()
+
     def leftover(self) -> Leftover | None:
         """None: it is a backend of this agent."""
         return replace(self._left, stopping=self.dying) if self._left is not None else None
+
+    def is_left(self, left: Leftover) -> None:
+        """It is no backend any more: the plan ends who lives on."""
+        if self._loading is not None:
+            self._loading.cancel()
+        self.view, self._left = None, left
+        self._changed()
+
+    def serves_no_more(self) -> None:
+        if self.view is not None:
+            self.view = replace(self.view, stopping=True, progress="")
 
     def load(
         self,
@@ -122,8 +138,7 @@ class Held:
         self, *, stop_seconds: float, kill_seconds: float, hurry: asyncio.Event | None
     ) -> None:
         """Join the end that is under way, or begin it. Cancelling this leaves it under way."""
-        leader = self.kin.leader
-        if leader is None or not leader.gone.is_set():
+        if self.kin.leader is None or not self.leaderless:
             self.asked = True
         death = self.begin_end(stop_seconds=stop_seconds, kill_seconds=kill_seconds)
         hurrying = asyncio.create_task(self._obey(hurry), name=f"hurry:{self.kin.record.model}")
@@ -138,8 +153,7 @@ class Held:
         if self._death is None or (self._death.done() and not self._succeeded()):
             if self._loading is not None:
                 self._loading.cancel()
-            if self.view is not None:
-                self.view = replace(self.view, stopping=True, progress="")
+            self.serves_no_more()
             self._death = asyncio.create_task(
                 self._die(stop_seconds, kill_seconds), name=f"stop:{self.kin.record.model}"
             )

@@ -88,6 +88,8 @@ def _ended(record: SpawnRecord, *, same_boot: bool, seen: bool) -> Ended:
         return Ended(record=record, why="it ended with the container that it ran in")
     if record.pid is None:
         return Ended(record=record, why="its agent died before it came up")
+    if record.stopping:
+        return Ended(record=record, why="its agent had begun to stop it")
     return Ended(record=record, why="how, nobody has seen", unseen=True)
 
 

@@ -13,6 +13,7 @@ from tests.apply.world import World
 SESSION_NOTED = '"sessions": [\n'
 """In a record: the sweep has seen a process in a session of its own."""
 LOAD_NOTED = '"loaded": true'
+STOP_NOTED = '"stopping": true'
 
 
 @dataclass

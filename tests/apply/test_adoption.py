@@ -1,5 +1,6 @@
 """An agent goes on with the backends of one that was killed (R9)."""
 
+import asyncio
 import os
 import signal
 import time
@@ -13,7 +14,7 @@ from reconciler.backend.inventory import Build, Listed
 from reconciler.backend.llama_options import COUNTERS
 from reconciler.plan.ids import GpuUuid, ModelName
 from reconciler.plan.spec_hash import spec_hash
-from tests.apply.dead_agent import LOAD_NOTED, SESSION_NOTED, DeadAgent, dead_agent
+from tests.apply.dead_agent import LOAD_NOTED, SESSION_NOTED, STOP_NOTED, DeadAgent, dead_agent
 from tests.apply.world import KEY, SPEC, World, instance, launch
 
 KINDS = ("plain", "ignore-term", "stopped", "setsid", "double-fork", "titled")
@@ -106,7 +107,7 @@ async def test_a_spawn_that_was_never_completed_on_record_is_found_by_its_nonce(
 
 
 async def test_how_an_adopted_backend_ended_nobody_can_say(world: World) -> None:
-    dead = await dead_agent(world, "--child", "plain")
+    dead = await dead_agent(world)
     view = await dead.adopted()
 
     await world.end(dead.pid)
@@ -115,6 +116,49 @@ async def test_how_an_adopted_backend_ended_nobody_can_say(world: World) -> None
     assert (exited.during, exited.code, exited.signal) == ("run", None, None)
     assert "how, nobody can say: an agent before this one had started it" in exited.reason
     assert world.processes() == []
+    assert world.records() == []
+
+
+async def test_who_outlives_an_adopted_backend_is_ended_by_the_plan_alone(world: World) -> None:
+    """R3: this agent may not have read its manifest yet."""
+    dead = await dead_agent(world, "--child", "plain")
+    view = await dead.adopted()
+
+    await world.end(dead.pid)
+    exited = await world.exit_of(view)
+
+    (child,) = world.processes()
+    (leftover,) = world.backends.leftovers()
+    assert world.backends.live() == ()
+    assert (leftover.pid, leftover.stopping) == (child.pid, False)
+    assert leftover.why == f"the first process of its backend, pid {dead.pid}, is gone"
+    assert exited.during == "run"
+    await dead.stop()
+    assert world.processes() == []
+    assert world.records() == []
+    assert world.backends.take_exits() == ()
+
+
+async def test_a_stop_that_had_begun_is_for_the_next_agent_to_end(world: World) -> None:
+    view = await world.spawn_loaded("--ignore-sigterm")
+    world.plays_init = True
+    dead = DeadAgent(world=world, pid=view.pid)
+    record = dead.record
+    stop = asyncio.create_task(world.stop(view))
+    await world.until(lambda: STOP_NOTED in record.read_text(), "it is noted")
+    stop.cancel()
+    await asyncio.gather(stop, return_exceptions=True)
+
+    await dead.next_agent()
+
+    assert world.backends.live() == ()
+    (leftover,) = world.backends.leftovers()
+    assert (leftover.pid, leftover.stopping) == (view.pid, False)
+    assert leftover.why == "an agent before this one had begun to stop it"
+    await world.end(view.pid)
+    await dead.next_agent()
+    (ended,) = world.backends.take_ended_unseen()
+    assert (ended.why, ended.unseen) == ("its agent had begun to stop it", False)
     assert world.records() == []
 
 
