@@ -8,6 +8,11 @@ from reconciler.plan.gpu_roll import Roll
 from reconciler.plan.ids import ModelName
 from reconciler.status import Condition, Engine
 
+_GONE_FOR_GOOD = (
+    "a GPU that was taken out keeps its number until gpus.json is removed from the data folder and "
+    "the agent started anew"
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
@@ -73,7 +78,7 @@ def devices_known(roll: Roll) -> Fact | None:
         reason = "DriverSilent" if roll.failed else "GpuUnusable"
         if any(device.is_lost for device in roll.devices):
             reason = "GpuLost"
-        message = "; ".join(roll.notes)
+        message = "; ".join([*roll.notes, *([_GONE_FOR_GOOD] if roll.missing else [])])
         return Fact(type="DevicesKnown", status=False, reason=reason, message=message)
     if not roll.usable and not roll.hints:
         return None

@@ -1,19 +1,22 @@
 """The GPUs as one tick knows them, and which of them each model gets."""
 
+import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import structlog
 
 from reconciler.apply.backends import BackendView
+from reconciler.apply.gpu_numbers import GpuNumbers
 from reconciler.apply.gpu_watch import GpuWatch, Surveyed
+from reconciler.errors import Transient
 from reconciler.loop.gpu_memory import BACK_SECONDS, Departures, GpuFigures
 from reconciler.loop.observation import Seen
 from reconciler.plan.desired import Desired, DesiredModel
 from reconciler.plan.gpu_claims import Claim, Holding, claims, named
 from reconciler.plan.gpu_mode import GpuMode
 from reconciler.plan.gpu_places import misplaced
-from reconciler.plan.gpu_roll import Roll, enrolled
+from reconciler.plan.gpu_roll import Roll, enrolled, numbered
 from reconciler.plan.gpus import Gpu
 from reconciler.plan.ids import ModelName, Nonce, SpecHash
 from reconciler.plan.observed import EffectKind
@@ -51,7 +54,7 @@ NO_CHANGES = Changes()
 class GpuLedger:
     """Kept by the loop alone. `environment`: the agent's own, for its masks. `can_run`: whether a
     backend here can run a model on such devices, whatever its files hold; while `builds` is the
-    very same, so are its answers. `mode`: see `GpuMode`."""
+    very same, so are its answers. `mode`: see `GpuMode`. `numbers`: None where they do not last."""
 
     def __init__(
         self,
@@ -60,6 +63,7 @@ class GpuLedger:
         can_run: Callable[[DesiredModel, Sequence[Gpu]], bool],
         mode: GpuMode = GpuMode.NODE,
         builds: Callable[[], object] = tuple,
+        numbers: GpuNumbers | None = None,
     ) -> None:
         self._watch = watch
         self._environment = environment
@@ -79,6 +83,25 @@ class GpuLedger:
         self._processes: frozenset[tuple[Nonce, bool]] = frozenset()
         self._departures = Departures()
         self._last = Gpus()
+        self._numbers = numbers
+        self._recalled = numbers.roll if numbers is not None else None
+        self._kept = numbered(self._recalled or Roll())
+        self.problems: tuple[str, ...] = ()
+
+    async def keep(self) -> None:
+        """Write the numbers where they have changed, and try again what could not be written."""
+        roll = self._last.roll
+        if self._numbers is None or roll is None or numbered(roll) == self._kept:
+            return
+        kept, told = numbered(roll), self.problems
+        try:
+            await asyncio.to_thread(self._numbers.write, kept)
+        except Transient as exc:
+            self.problems = (str(exc),)
+            if told != self.problems:
+                _log.warning("the numbers of GPUs are not on disk", error=str(exc))
+        else:
+            self._kept, self.problems = kept, ()
 
     def look(self, desired: Desired | None, seen: Seen, families: Families) -> Gpus:
         """The very value of the call before, unless there is news."""
@@ -145,7 +168,8 @@ class GpuLedger:
         if surveyed is None or (surveyed is self._surveyed and named == self._named):
             return False
         self._surveyed, self._named = surveyed, named
-        roll = enrolled(self._last.roll, surveyed.answers, self._environment, named, self._mode)
+        before = self._last.roll or self._recalled
+        roll = enrolled(before, surveyed.answers, self._environment, named, self._mode)
         found = _misplaced(roll, surveyed, views, families)
         if roll == self._last.roll and found == self._last.misplaced:
             return False

@@ -214,7 +214,7 @@ class Reconciler:
         await self._report(made, scene)
         if self._surges.note(made.staying):
             self._wakeup.set()
-        if not self._archive.unsaved:
+        if not self._archive.unsaved and not self._gpus.problems:
             self._standstill = standstill(scene, there, made)
         return made
 
@@ -289,6 +289,7 @@ class Reconciler:
         self._last |= {name: look.desired for name, look in looks.items()}
         forms = (looks, self._reverts.as_wanted(looks))
         await self._archive.keep(self._books, forms, scene.gpus)
+        await self._gpus.keep()
 
     async def _dispatch(self, made: Plan, looks: Looks, now: float) -> None:
         busy = self._effects.in_flight()  # the plan has one action a model, so none changes this
@@ -338,7 +339,7 @@ class Reconciler:
             waits=made.notes,
             doubts=scene.doubts,
             over_budget=scene.over_budget,
-            history=self._archive.problems,
+            history=(*self._archive.problems, *self._gpus.problems),
         )
 
     def _show(self, made: Plan, understanding: Understanding, now: float) -> None:

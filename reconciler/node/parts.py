@@ -14,6 +14,8 @@ from reconciler.apply.backends import Backends
 from reconciler.apply.comparisons import Comparisons
 from reconciler.apply.effects import Effects
 from reconciler.apply.engine_watch import EngineWatch
+from reconciler.apply.gpu_numbers import FILE as GPU_NUMBERS
+from reconciler.apply.gpu_numbers import GpuNumbers
 from reconciler.apply.gpu_watch import GpuWatch
 from reconciler.apply.histories import Histories
 from reconciler.apply.hub_questions import HubQuestions
@@ -63,6 +65,7 @@ from reconciler.observe.devices.survey import survey
 from reconciler.observe.engine_pages import EnginePages
 from reconciler.observe.host_memory import read_physical
 from reconciler.observe.processes import boot_id
+from reconciler.plan.gpu_mode import GpuMode
 from reconciler.plan.ids import ModelName, NodeName
 from reconciler.proxy.app import create_app
 from reconciler.proxy.bounds import Bounds
@@ -183,6 +186,7 @@ async def assembled(
             Histories(settings.data_dir / "history"), boot_id(), lambda: engines.inventory
         )
         await asyncio.to_thread(archive.open, books, now=clock.monotonic())
+        numbers = await asyncio.to_thread(_numbers, settings)
         publisher = Publisher(
             status=board.current(),
             publish=board.publish,
@@ -240,6 +244,7 @@ async def assembled(
                     engines.can_run,
                     settings.gpu_mode,
                     lambda: engines.inventory,
+                    numbers,
                 ),
                 keeping=Keeping(cache),
                 inquiries=Inquiries(
@@ -272,6 +277,12 @@ async def assembled(
                 wakeup=wakeup,
             ),
         )
+
+
+def _numbers(settings: Settings) -> GpuNumbers | None:
+    """A device plugin gives others at each start, so their numbers mean nothing then."""
+    lasting = settings.gpu_mode is GpuMode.NODE
+    return GpuNumbers(settings.data_dir / GPU_NUMBERS) if lasting else None
 
 
 def _look_again(source: DirectorySource, watch: GpuWatch) -> asyncio.Event:

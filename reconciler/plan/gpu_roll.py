@@ -2,7 +2,8 @@
 
 A survey that finds less than the one before is one of two things. A driver that does not answer at
 all says nothing: its GPUs count as they were. One that answers without a GPU has lost it: that
-keeps its number, so that no other GPU is meant by it, and is given to nobody.
+keeps its number, so that no other GPU is meant by it, and is given to nobody. So does one that an
+earlier agent knew (`recalled`), until somebody sees it again.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
@@ -21,6 +22,8 @@ _VENDORS: Mapping[Step, tuple[Vendor, ...]] = {
     Step.NVML: (Vendor.NVIDIA,),
     Step.TORCH: (Vendor.AMD, Vendor.NVIDIA),
 }
+_UNLISTED = "lost: its driver does not list it any more"
+_UNSEEN = "it has not been seen since this agent started"
 _HARMLESS = (None, Cause.ABSENT, Cause.NO_DRIVER, Cause.NO_DEVICE, Cause.NOT_ASKED)
 
 
@@ -50,21 +53,39 @@ class Roll:
         )
 
     @property
-    def lost(self) -> tuple[Gpu, ...]:
-        """What had a number, and is not usable any more."""
-        return tuple(
-            device
-            for device in self.devices
-            if device.index is not None and device.unusable is not None
-        )
-
-    @property
     def lasting(self) -> "Roll":
         """Without the figures that move from one survey to the next."""
         return replace(self, devices=tuple(map(_without_figures, self.devices)))
 
+    @property
+    def missing(self) -> tuple[Gpu, ...]:
+        """What has a number, and is listed by nobody."""
+        return tuple(each for each in self.devices if each.unusable in (_UNLISTED, _UNSEEN))
+
     def find(self, identity: GpuUuid) -> Gpu | None:
         return next((device for device in self.devices if device.identity == identity), None)
+
+
+def recalled(numbered: Iterable[Gpu]) -> Roll:
+    """What an earlier agent knew, as the roll before the first survey of this one."""
+    return Roll(devices=tuple(replace(gpu, unusable=_UNSEEN) for gpu in numbered))
+
+
+def numbered(roll: Roll) -> tuple[Gpu, ...]:
+    """What the next agent is to know: by number, what tells each GPU from the others."""
+    return tuple(
+        Gpu(
+            vendor=gpu.vendor,
+            uuid=gpu.uuid,
+            pci=gpu.pci,
+            name=gpu.name,
+            architecture=gpu.architecture,
+            mig_of=gpu.mig_of,
+            index=gpu.index,
+        )
+        for gpu in roll.devices
+        if gpu.index is not None
+    )
 
 
 def enrolled(
@@ -79,16 +100,20 @@ def enrolled(
     fresh = list(found.devices)
     nameless = [device for device in fresh if device.is_nameless and device.unusable is not None]
     kept: list[Gpu] = []
+    hidden: list[Gpu] = []
     silent = _silent(answers)
-    for old in before.devices if before is not None else ():
-        new = _same(old, fresh)
+    known = before.devices if before is not None else ()
+    called = {old.identity for old in known}
+    for old in known:
+        new = _same(old, fresh, called)
         if new is not None:
             fresh.remove(new)
             kept.append(_renewed(old, new))
+            hidden += kept[-1:] if new.unusable and new.identity not in found.broken else []
         elif old.vendor in silent:
             kept.append(_without_figures(old))
         elif old.index is not None:
-            gone = "lost: its driver does not list it any more"
+            gone = _UNLISTED
             if same := next((each for each in nameless if each.vendor is old.vendor), None):
                 nameless.remove(same)
                 fresh.remove(same)
@@ -97,7 +122,8 @@ def enrolled(
     devices = _numbered(kept, fresh)
     faults = [answer for answer in answers if _is_fault(answer, silent, kept)]
     never = [d for d in devices if d.index is None and d.identity in found.broken]
-    notes = (*_of_faults(faults, kept), *_of_lost(answers, devices), *map(_broken, never))
+    lost = [d for d in devices if d.index is not None and d.unusable and d not in hidden]
+    notes = (*_of_faults(faults, kept), *_of_lost(answers, lost), *map(_broken, never))
     notes = (*notes, *found.faults)
     without = mode is GpuMode.PLUGIN and all(device.index is None for device in devices)
     return Roll(
@@ -136,20 +162,26 @@ def _silent(answers: Sequence[Answer]) -> set[Vendor]:
     return set(Vendor) - spoken
 
 
-def _same(old: Gpu, fresh: Iterable[Gpu]) -> Gpu | None:
-    """By what it is called, else by where it is: libraries do not agree on UUIDs of AMD's."""
+def _same(old: Gpu, fresh: Iterable[Gpu], called: Collection[GpuUuid]) -> Gpu | None:
+    """By what it is called, else by where it is: libraries do not agree on UUIDs of AMD's.
+
+    `called`: what is known by its name, and so is no other that has taken its place.
+    """
     for new in fresh:
         if new.identity == old.identity:
             return new
     if old.mig_of is not None or old.pci is None:
         return None
     place = (old.vendor, old.pci)
-    return next((n for n in fresh if (n.vendor, n.pci) == place and n.mig_of is None), None)
+    there = (each for each in fresh if (each.vendor, each.pci) == place and each.mig_of is None)
+    return next((each for each in there if each.identity not in called), None)
 
 
 def _renewed(old: Gpu, new: Gpu) -> Gpu:
-    """A number, once given, stays; so does the name by which processes hold it."""
-    return replace(new, uuid=old.uuid, index=old.index)
+    """A number, once given, stays; so does the name by which processes hold it. Another card of
+    NVIDIA in its slot has another name, and no process."""
+    other = old.vendor is Vendor.NVIDIA and new.uuid is not None
+    return replace(new, uuid=new.uuid if other else old.uuid, index=old.index)
 
 
 def _without_figures(old: Gpu) -> Gpu:
@@ -190,7 +222,8 @@ def _of_step(step: Step, devices: Iterable[Gpu]) -> bool:
 
 def _of_faults(faults: Iterable[Answer], kept: Sequence[Gpu]) -> Iterable[str]:
     for answer in faults:
-        since = "; its GPUs count as they were" if _of_step(answer.step, kept) else ""
+        usable = [device for device in kept if device.unusable is None]
+        since = "; its GPUs count as they were" if _of_step(answer.step, usable) else ""
         yield f"{answer.step}: {answer.reason}{since}"
 
 
@@ -203,8 +236,7 @@ def _broken(device: Gpu) -> str:
     return f"{called} is {'' if device.is_lost else 'not used: '}{device.unusable}"
 
 
-def _of_lost(answers: Iterable[Answer], devices: Iterable[Gpu]) -> Iterable[str]:
-    lost = [device for device in devices if device.index is not None and device.unusable]
+def _of_lost(answers: Iterable[Answer], lost: Sequence[Gpu]) -> Iterable[str]:
     for device in lost:
         yield _broken(device)
     for answer in answers if lost else ():

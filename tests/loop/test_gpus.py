@@ -4,9 +4,11 @@ import asyncio
 import os
 import threading
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from reconciler.apply.backends import BackendView
+from reconciler.apply.gpu_numbers import GpuNumbers
 from reconciler.apply.gpu_watch import GpuWatch
 from reconciler.loop.gpus import GpuLedger, Gpus
 from reconciler.loop.observation import Seen
@@ -254,3 +256,29 @@ async def test_what_ran_keeps_its_gpu_over_a_crash_until_it_could_not_start() ->
         assert given(machine.looks(*models))["a"] == both
         machine.ledger.learn(())
         assert given(machine.looks(*models)) == {"a": both, "z": []}
+
+
+async def test_numbers_are_kept_once_and_tried_again_where_the_disk_refuses(tmp_path: Path) -> None:
+    machine = Machine(figures(0))
+    path = tmp_path / "data" / "gpus.json"
+    machine.ledger = GpuLedger(
+        machine.watch, {}, lambda model, devices: True, numbers=GpuNumbers(path)
+    )
+    await machine.ledger.keep()
+    async with machine.watch.asking():
+        await machine.asks()
+    machine.looks(model())
+
+    await machine.ledger.keep()
+    (problem,) = machine.ledger.problems
+    path.parent.mkdir()
+    await machine.ledger.keep()
+    written = path.stat()
+    await machine.ledger.keep()
+
+    assert "cannot write" in problem
+    assert machine.ledger.problems == ()
+    assert path.stat() == written
+    kept = GpuNumbers(path).roll
+    assert kept is not None
+    assert [each.identity for each in kept.devices] == ["GPU-n1", "GPU-n2"]

@@ -1,10 +1,12 @@
 """What a later survey does to the GPUs that an agent knows."""
 
+from dataclasses import replace
+
 import pytest
 
 from reconciler.plan.gpu_claims import Claim, Holding, claims
 from reconciler.plan.gpu_mode import NONE_GIVEN, GpuMode
-from reconciler.plan.gpu_roll import Roll, enrolled, gains
+from reconciler.plan.gpu_roll import Roll, enrolled, gains, numbered, recalled
 from reconciler.plan.gpu_survey import Answer, Cause, Step
 from reconciler.plan.gpus import Gpu
 from reconciler.plan.ids import GpuUuid, ModelName
@@ -226,3 +228,64 @@ def test_a_mask_of_which_a_part_is_there_is_a_hint() -> None:
 
     assert (numbers(roll), roll.notes) == ([(0, "GPU-n2"), (None, "GPU-n1")], ())
     assert "7 is the name of no GPU, or of several; what stands after" in roll.hints[0]
+
+
+def restarted(before: Roll, *survey: Answer, **masks: str) -> Roll:
+    """The roll of the next agent, which knows the numbers of this one."""
+    return enrolled(recalled(numbered(before)), survey, masks)
+
+
+def test_after_a_restart_no_other_gpu_is_meant_by_the_number_of_one_that_is_missing() -> None:
+    """Scenarios 64 and 66, gpustack#5784 and #6032: asked for GPU 1, ran on 0."""
+    whole = after(answers(FIRST, SECOND, THIRD))
+
+    without, nameless = (
+        restarted(whole, *answers(*devices))
+        for devices in ((SECOND, THIRD), (NAMELESS, SECOND, THIRD))
+    )
+
+    assert numbers(without) == numbers(nameless) == numbers(whole)
+    assert [each.index for each in without.usable] == [1, 2]
+    assert without.notes == ("GPU 0 (GPU-n1) is lost: its driver does not list it any more",)
+    assert without.missing == without.devices[:1]
+    assert nameless.notes == ("GPU 0 (GPU-n1) is lost: GPU is lost",)
+    assert restarted(without, *answers(FIRST, SECOND, THIRD)) == whole
+
+
+def test_after_a_restart_what_is_new_comes_after_what_was_known() -> None:
+    roll = restarted(after(answers(SECOND)), *answers(FIRST, SECOND))
+
+    assert (numbers(roll), roll.notes) == ([(0, "GPU-n2"), (1, "GPU-n1")], ())
+
+
+def test_cards_that_changed_places_keep_their_numbers_and_another_card_has_its_own_name() -> None:
+    before = after(answers(FIRST, SECOND))
+    swapped = replace(FIRST, pci=SECOND.pci), replace(SECOND, pci=FIRST.pci)
+    other = nvidia(1, uuid=GpuUuid("GPU-new"))
+
+    assert numbers(restarted(before, *answers(*swapped))) == numbers(before)
+    exchanged = restarted(before, *answers(other, SECOND))
+    assert numbers(exchanged) == [(0, "GPU-new"), (1, "GPU-n2")]
+
+
+def test_after_a_restart_gpus_of_a_driver_that_does_not_answer_are_given_to_nobody() -> None:
+    before = after(answers(FIRST))
+    absent = Answer(step=Step.NVML, reason="there is no library", cause=Cause.ABSENT)
+
+    for said in (HANGS, absent):
+        roll = restarted(before, said)
+        assert (numbers(roll), roll.usable, roll.failed) == (numbers(before), (), True)
+        assert roll.notes == (
+            f"nvml: {said.reason}",
+            "GPU 0 (GPU-n1) is not used: it has not been seen since this agent started",
+        )
+        assert enrolled(roll, answers(FIRST), {}) == before
+
+
+def test_what_another_mask_hides_keeps_its_number_and_is_no_fault() -> None:
+    before = after(answers(FIRST, SECOND))
+
+    roll = restarted(before, *answers(FIRST, SECOND), CUDA_VISIBLE_DEVICES="1")
+
+    assert (numbers(roll), roll.notes) == (numbers(before), ())
+    assert [each.index for each in roll.usable] == [1]
