@@ -13,7 +13,7 @@ from pathlib import Path
 
 from reconciler.hub.rate_limit import UNLIMITED, RateLimit
 from reconciler.hub.s3 import S3Store
-from reconciler.hub.s3_connection import S3Settings
+from reconciler.hub.s3_settings import S3Settings
 
 ACCESS_KEY = "test-access-key"
 SECRET_KEY = "test-secret-key"

@@ -14,19 +14,14 @@ show a line of the file in their errors.
 import os
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from minio.credentials.credentials import Credentials
 from minio.credentials.providers import Provider
 
 from reconciler.errors import Rejected, Transient
-from reconciler.hub.profile import PROFILE_VARIABLES, Profile, profile_of
-
-_MINIO = ("MINIO_ACCESS_KEY", "MINIO_SECRET_KEY", "MINIO_SESSION_TOKEN")
-_AWS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
-_FILE = "_FILE"
-KEY_VARIABLES = (*_MINIO, *(name + _FILE for name in _MINIO), *_AWS, *PROFILE_VARIABLES)
-_MOST_BYTES = 1 << 16
+from reconciler.hub.key_place import AWS, FILE, MINIO, KeyPlace, place_of
+from reconciler.hub.profile import Profile, profile_of
 
 _Stamp = tuple[tuple[int, ...] | None, ...]
 
@@ -73,63 +68,25 @@ class Keys(Provider):
             return self._credentials
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Place:
-    """Where one key stands: `value` is it, or `file` holds it."""
-
-    said: str
-    value: str = field(default="", repr=False)
-    file: str | None = None
-
-    def read(self, *, in_header: bool) -> str:
-        """Raises Transient. `in_header`: requests carry it as it is."""
-        value = (self.value if self.file is None else _content(self.file, self.said)).strip()
-        if not value:
-            raise Transient(f"cannot use {self.said}: it is empty")
-        if not value.isprintable() or (in_header and (not value.isascii() or " " in value)):
-            raise Transient(f"cannot use {self.said}: it is no key, but has blanks or odd letters")
-        return value
-
-
 def find_keys(variables: Mapping[str, str]) -> Keys | None:
     """None: there are none. `variables`: of KEY_VARIABLES, those that are set.
 
     Raises Rejected for half a pair, and for a variable whose value can be no key.
     """
-    for family in (_MINIO, _AWS):
-        places = [_place(variables, name) for name in family]
+    for family in (MINIO, AWS):
+        places = [place_of(variables, name) for name in family]
         if any(places):
             return _pair(family, places)
     profile = profile_of(variables)
     return _keys_of_profile(profile) if profile else None
 
 
-def key_in(variable: str, file: str) -> str:
-    """What stands in the file that a variable names. Raises Transient, with the variable's name."""
-    return _Place(said=_file_said(variable, file), file=file).read(in_header=True)
-
-
-def _place(variables: Mapping[str, str], name: str) -> _Place | None:
-    if value := variables.get(name):
-        return _Place(said=name, value=value)
-    if file := variables.get(name + _FILE):
-        return _Place(said=_file_said(name + _FILE, file), file=file)
-    return None
-
-
-def _file_said(variable: str, file: str) -> str:
-    """With its path, unless somebody may have written the key there instead."""
-    folder = os.path.dirname(file)
-    is_path = os.path.exists(file) or (folder not in ("", "/") and os.path.isdir(folder))
-    return f"{variable}={file}" if is_path else f"the file that {variable} names"
-
-
-def _pair(family: tuple[str, ...], places: list[_Place | None]) -> Keys:
+def _pair(family: tuple[str, ...], places: list[KeyPlace | None]) -> Keys:
     access, secret, token = places
     if access is None or secret is None:
         missing = family[0] if access is None else family[1]
         given = next(place for place in places if place is not None)
-        more = f" or {missing}{_FILE}" if family is _MINIO else ""
+        more = f" or {missing}{FILE}" if family is MINIO else ""
         raise Rejected(f"cannot use {given.said} alone: {missing}{more} is not set")
 
     def read() -> Credentials:
@@ -159,8 +116,8 @@ def _keys_of_profile(profile: Profile) -> Keys:
     def read() -> Credentials:
         values = profile.read()
         access, secret, token = (
-            _Place(said=f"{name.lower()} of {said}", value=values.get(name.lower(), ""))
-            for name in _AWS
+            KeyPlace(said=f"{name.lower()} of {said}", value=values.get(name.lower(), ""))
+            for name in AWS
         )
         return Credentials(
             access_key=access.read(in_header=True),
@@ -170,16 +127,6 @@ def _keys_of_profile(profile: Profile) -> Keys:
 
     names = KeyNames(access_key=said, secret_key=said, session_token=said)
     return Keys(names, (profile.file,), read)
-
-
-def _content(file: str, said: str) -> str:
-    try:
-        with open(file, encoding="utf-8") as opened:
-            return opened.read(_MOST_BYTES)
-    except OSError as exc:
-        raise Transient(f"cannot read {said}: {exc.strerror}") from exc
-    except UnicodeDecodeError:
-        raise Transient(f"cannot read {said}: it is no text") from None  # the error holds it all
 
 
 def _stamp(files: tuple[str, ...]) -> _Stamp:

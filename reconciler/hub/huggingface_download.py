@@ -19,10 +19,10 @@ from typing import IO
 
 from reconciler.errors import Transient
 from reconciler.hub.channel import Channel, Message
-from reconciler.hub.credentials import key_in
 from reconciler.hub.huggingface_failures import failure
 from reconciler.hub.huggingface_file import Listed, partial_name
 from reconciler.hub.huggingface_site import site_of
+from reconciler.hub.key_place import key_in
 from reconciler.plan.repository import Repository
 
 STALL_SECONDS = 600.0

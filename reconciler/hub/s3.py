@@ -9,8 +9,9 @@ from reconciler.hub.objects import HubObject, Journal, ObjectRef, checked_prefix
 from reconciler.hub.ranged_get import NoRanges, RangedGets
 from reconciler.hub.rate_limit import UNLIMITED, RateLimit
 from reconciler.hub.revision import files_of_revision
-from reconciler.hub.s3_connection import MAX_CONNECTIONS, S3Settings, connect
+from reconciler.hub.s3_connection import MAX_CONNECTIONS, connect
 from reconciler.hub.s3_prefixes import prefixes_in
+from reconciler.hub.s3_settings import S3Settings
 from reconciler.hub.transfer import Line, Transfer
 
 _MD5 = re.compile(r"[0-9a-f]{32}")

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from reconciler.hub.objects import HubObject, Journal, ObjectRef
 from reconciler.hub.rate_limit import RateLimit
 from reconciler.hub.s3 import S3Store
-from reconciler.hub.s3_connection import S3Settings
+from reconciler.hub.s3_settings import S3Settings
 from reconciler.hub.transfer_process import TransferProcess
 
 _LARGE_BYTES = 1 << 20

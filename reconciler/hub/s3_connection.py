@@ -1,8 +1,8 @@
-"""The way to an S3 store: settings, keys, connections. Readers and writers share it."""
+"""The way to an S3 store: keys, connections. Readers and writers share it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from urllib.parse import unquote
 
 import certifi
@@ -14,8 +14,8 @@ from urllib3.util import Retry, Timeout, make_headers, parse_url
 from reconciler.errors import Rejected, Transient, XgenError
 from reconciler.hub.credentials import find_keys
 from reconciler.hub.endpoint import Endpoint, parse_endpoint
-from reconciler.hub.proxies import Proxies
 from reconciler.hub.s3_errors import S3_FAILURES, Named, explained
+from reconciler.hub.s3_settings import S3Settings
 
 MAX_CONNECTIONS = 16
 _RETRIES = Retry(
@@ -28,30 +28,6 @@ _RETRIES = Retry(
     respect_retry_after_header=False,  # it may ask for hours; our own planner waits instead
 )
 _NO_RETRIES = Retry(total=0, raise_on_status=False)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class S3Settings:
-    """How to reach a bucket.
-
-    `endpoint`: as written by the operator. `base`: a folder in the bucket that holds the prefixes.
-    `keys`: the variables that hold the keys, or name their files; none: requests are anonymous.
-    `ca_file`: certificates to trust instead of the public ones. `…_from`: the variable, for
-    messages.
-    """
-
-    endpoint: str
-    bucket: str
-    base: str = ""
-    keys: Mapping[str, str] = field(default_factory=dict, repr=False)
-    region: str = "us-east-1"
-    ca_file: str | None = None
-    endpoint_from: str = "MINIO_ENDPOINT"
-    region_from: str = "MINIO_REGION"
-    ca_file_from: str = "SSL_CERT_FILE"
-    proxies: Proxies = field(default_factory=Proxies)
-    connect_timeout_seconds: float = 10.0
-    read_timeout_seconds: float = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

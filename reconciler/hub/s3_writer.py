@@ -13,8 +13,9 @@ from minio.error import InvalidResponseError, S3Error, ServerError
 from reconciler.errors import Transient
 from reconciler.hub.local_files import read_block
 from reconciler.hub.objects import checked_prefix
-from reconciler.hub.s3_connection import S3Settings, connect
+from reconciler.hub.s3_connection import connect
 from reconciler.hub.s3_prefixes import prefixes_in
+from reconciler.hub.s3_settings import S3Settings
 from reconciler.hub.s3_swap import S3Swap
 from reconciler.hub.writable import Stored, Unfinished, Watch
 

@@ -22,7 +22,7 @@ from reconciler.hub.objects import HubObject
 from reconciler.hub.proxies import Proxies
 from reconciler.hub.rate_limit import RateLimit
 from reconciler.hub.s3 import S3Store
-from reconciler.hub.s3_connection import S3Settings
+from reconciler.hub.s3_settings import S3Settings
 
 _TELL_SECONDS = 0.05
 _NICENESS = 10

@@ -15,7 +15,7 @@ from reconciler.errors import Bug, Damaged, Transient
 from reconciler.hub.channel import Channel, Message
 from reconciler.hub.objects import Journal, ObjectRef
 from reconciler.hub.parts import part_bytes_for
-from reconciler.hub.s3_connection import S3Settings
+from reconciler.hub.s3_settings import S3Settings
 from reconciler.masking import without_secrets
 
 _LOOK_SECONDS = 0.1

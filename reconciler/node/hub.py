@@ -1,19 +1,22 @@
-"""Which store the settings name."""
+"""Which store the settings name; the S3 client, slow to import, comes with an S3 hub only."""
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from reconciler.errors import Rejected
-from reconciler.hub.credentials import KEY_VARIABLES
 from reconciler.hub.directory import DirectoryStore
 from reconciler.hub.directory_writer import DirectoryWriter
 from reconciler.hub.endpoint import bucket_and_base
+from reconciler.hub.key_place import KEY_VARIABLES
 from reconciler.hub.proxies import Proxies
 from reconciler.hub.rate_limit import RateLimit
-from reconciler.hub.s3_apart import S3StoreApart
-from reconciler.hub.s3_connection import S3Settings
-from reconciler.hub.s3_writer import S3Writer
+from reconciler.hub.s3_settings import S3Settings
 from reconciler.settings import HubSettings
+
+if TYPE_CHECKING:
+    from reconciler.hub.s3_apart import S3StoreApart
+    from reconciler.hub.s3_writer import S3Writer
 
 _SCHEME = "s3://"
 _ENDPOINT = ("MINIO_ENDPOINT", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
@@ -23,20 +26,26 @@ STORE_VARIABLES = (*_ENDPOINT, *_REGION, *_CA_FILE, *KEY_VARIABLES)
 """What `HubSettings.variables` may hold; of several for one thing, the first that is set counts."""
 
 
-def make_store(hub: HubSettings) -> S3StoreApart | DirectoryStore | None:
+def make_store(hub: HubSettings) -> "S3StoreApart | DirectoryStore | None":
     """The hub of `--hub`, or None where there is none. Raises Rejected; connects to nothing."""
     if not hub.location:
         return None
     place = _place(hub, hub.location)
     if isinstance(place, Path):
         return DirectoryStore(place, rate=RateLimit(hub.bytes_per_second))
+    from reconciler.hub.s3_apart import S3StoreApart
+
     return S3StoreApart(place, bytes_per_second=hub.bytes_per_second)
 
 
-def make_writer(hub: HubSettings, location: str) -> S3Writer | DirectoryWriter:
+def make_writer(hub: HubSettings, location: str) -> "S3Writer | DirectoryWriter":
     """The hub at `location`, to write to. Raises Rejected; connects to nothing."""
     place = _place(hub, location)
-    return DirectoryWriter(place) if isinstance(place, Path) else S3Writer(place)
+    if isinstance(place, Path):
+        return DirectoryWriter(place)
+    from reconciler.hub.s3_writer import S3Writer
+
+    return S3Writer(place)
 
 
 def _place(hub: HubSettings, location: str) -> S3Settings | Path:

@@ -22,7 +22,7 @@ from reconciler.apply.daemon_thread import in_daemon_thread
 from reconciler.cache.model_cache import ModelCache
 from reconciler.hub.objects import HubObject
 from reconciler.hub.s3_apart import S3StoreApart
-from reconciler.hub.s3_connection import S3Settings
+from reconciler.hub.s3_settings import S3Settings
 from reconciler.plan.desired import ModelSpec
 from tests.s3_server import ACCESS_KEY, KEYS, SECRET_KEY
 

@@ -11,7 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-from reconciler.hub.s3_connection import S3Settings
+from reconciler.hub.s3_settings import S3Settings
 from tests.s3_server import KEYS, serve_s3
 from tests.waiting import wait_until
 

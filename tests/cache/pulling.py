@@ -10,7 +10,7 @@ from pathlib import Path
 
 from reconciler.cache.model_cache import ModelCache
 from reconciler.hub.s3_apart import S3StoreApart
-from reconciler.hub.s3_connection import S3Settings
+from reconciler.hub.s3_settings import S3Settings
 from reconciler.plan.desired import ModelSpec
 from tests.s3_server import KEYS
 

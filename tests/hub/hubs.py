@@ -14,7 +14,8 @@ import pytest
 from reconciler.hub.directory import DirectoryStore
 from reconciler.hub.directory_writer import DirectoryWriter
 from reconciler.hub.s3 import S3Store
-from reconciler.hub.s3_connection import S3Settings, connect
+from reconciler.hub.s3_connection import connect
+from reconciler.hub.s3_settings import S3Settings
 from reconciler.hub.s3_writer import S3Writer
 from reconciler.hub.writable import WritableHub
 from tests.hub.moto_server import serve_moto

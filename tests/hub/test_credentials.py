@@ -12,7 +12,7 @@ import pytest
 from reconciler.errors import Rejected, Transient, XgenError
 from reconciler.hub.credentials import Keys, find_keys
 from reconciler.hub.s3_apart import S3StoreApart
-from reconciler.hub.s3_connection import S3Settings
+from reconciler.hub.s3_settings import S3Settings
 from tests.hub.fault_proxy import Fault, fault_proxy
 from tests.hub.reading import read_all
 from tests.s3_server import ACCESS_KEY, KEYS, SECRET_KEY, S3Server, s3_store

@@ -17,7 +17,7 @@ import urllib3
 from reconciler.errors import Damaged, Rejected, Transient, XgenError
 from reconciler.hub.proxies import Proxies
 from reconciler.hub.s3 import S3Store
-from reconciler.hub.s3_connection import S3Settings
+from reconciler.hub.s3_settings import S3Settings
 from tests.hub.reading import read_all
 from tests.s3_server import ACCESS_KEY, KEYS, SECRET_KEY, S3Server, s3_store
 from tests.tcp_relay import relay_to

@@ -12,7 +12,8 @@ import pytest
 
 from reconciler.errors import Rejected, Transient
 from reconciler.hub.proxies import Proxies
-from reconciler.hub.s3_connection import S3Settings, connect
+from reconciler.hub.s3_connection import connect
+from reconciler.hub.s3_settings import S3Settings
 from tests.hub.connect_proxy import connect_proxy
 from tests.hub.reading import read_all
 from tests.s3_server import ACCESS_KEY, KEYS, SECRET_KEY, rclone, s3_store, server_of

@@ -23,7 +23,7 @@ from reconciler.hub.catalog import CATALOG
 from reconciler.hub.objects import HubObject
 from reconciler.hub.s3 import S3Store
 from reconciler.hub.s3_apart import S3StoreApart
-from reconciler.hub.s3_connection import S3Settings
+from reconciler.hub.s3_settings import S3Settings
 from tests.hub.fault_proxy import Fault, FaultProxy, Get, fault_proxy
 from tests.hub.hubs import Servers, servers
 from tests.hub.reading import read_all

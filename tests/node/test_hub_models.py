@@ -13,7 +13,7 @@ from reconciler.cache.model_cache import ModelCache
 from reconciler.errors import Rejected, Transient
 from reconciler.hub.catalog import CATALOG, push_key
 from reconciler.hub.directory_writer import DirectoryWriter
-from reconciler.hub.s3_connection import S3Settings
+from reconciler.hub.s3_settings import S3Settings
 from reconciler.hub.s3_writer import S3Writer
 from reconciler.hub.writable import WritableHub
 from reconciler.node.hub_models import HubModels
