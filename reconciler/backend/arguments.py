@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
+from reconciler.backend.flag_words import misread, takes_one
 from reconciler.backend.flags import Flag, Flags, Takes
 from reconciler.errors import Rejected
 from reconciler.plan.desired import JsonValue
@@ -21,6 +22,7 @@ from reconciler.plan.desired import JsonValue
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*")
 _NUMBER = re.compile(r"-?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?")
 _WHOLE = re.compile(r"-\d+")
+_DIGITS = re.compile(r"-?\d+")
 _BEYOND_NUMBERS = frozenset({"auto", "all"})
 """What llama.cpp's flags for a number of layers take, too."""
 _IN_BYTES = re.compile(r"(\d+(?:\.\d+)?[kKmMgGtT])i?[bB]")
@@ -36,7 +38,8 @@ class Dialect:
     `repeated`: flags that are written once for each value. `reads_dashes`: a value that begins
     with one is read as another flag. `parts`: `flag.key` sets one key of the flag's JSON. `sizes`:
     it reads 4k as 4000 and 4K as 4096. `maps`: the flags that take JSON; None: they say so
-    themselves. `by_file`: flags that take a text, with those that take it as a file.
+    themselves. `by_file`: flags that take a text, with those that take it as a file. `whole`: of
+    numbers it reads no more than the digits before a point.
     """
 
     separators: Mapping[str, str] = field(default_factory=dict)
@@ -46,6 +49,7 @@ class Dialect:
     sizes: bool = False
     maps: frozenset[str] | None = None
     by_file: Mapping[str, str] = field(default_factory=dict)
+    whole: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +127,11 @@ class _Entry:
     root: str
     dialect: Dialect
 
+    @property
+    def is_whole(self) -> bool:
+        """Not one key of what the flag takes."""
+        return not (self.dialect.parts and "." in self.name)
+
     def argument(self, *values: str) -> Argument:
         return Argument(flag=self.flag, name=self.name, values=values)
 
@@ -132,7 +141,7 @@ def _arguments(entry: _Entry, value: JsonValue) -> list[Argument]:
     match value:
         case None:
             return []
-        case bool() if "." in entry.name and entry.dialect.parts:
+        case bool() if not entry.is_whole:
             return [entry.argument("true" if value else "false")]
         case bool():
             return _switch(entry, value)
@@ -169,10 +178,12 @@ def _switch(entry: _Entry, value: bool) -> list[Argument]:
 def _several(entry: _Entry, values: list[JsonValue]) -> list[Argument]:
     key, flag, dialect = entry.key, entry.flag, entry.dialect
     _need_value(key, flag)
-    if flag.takes is Takes.JSON or (dialect.parts and "." in entry.name):
+    if flag.takes is Takes.JSON or not entry.is_whole:
         return [entry.argument(_json(entry, values))]
     if flag.takes is Takes.NUMBER:
         raise _rejected(key, "it takes one number, not a list")
+    if entry.is_whole and takes_one(flag) and flag.takes is Takes.VALUE:
+        raise _rejected(key, "it takes one value, not a list")
     words = tuple(_word(entry, value) for value in values)
     if flag.takes is Takes.TWO_VALUES:
         if len(words) != 2:
@@ -199,6 +210,8 @@ def _need_maps(entry: _Entry) -> None:
     maps, flag = entry.dialect.maps, entry.flag
     if maps is not None and flag.takes is not Takes.JSON and maps.isdisjoint(flag.names):
         raise _rejected(entry.key, "it takes no map")
+    if entry.is_whole and takes_one(flag):
+        raise _rejected(entry.key, "it takes one value, not a map")
 
 
 def _word(entry: _Entry, value: JsonValue) -> str:
@@ -235,6 +248,11 @@ def _misread(entry: _Entry, text: str) -> str | None:
         return f"write {found[1]} (k is 1000, K is 1024), not {text}"
     if dialect.sizes and _PART_OF_BINARY.fullmatch(text):
         return f"{text} is a fraction of a binary unit; write digits, or {text.lower()}"
+    whole = not dialect.whole.isdisjoint(flag.names)
+    if whole and _NUMBER.fullmatch(text) and not _DIGITS.fullmatch(text):
+        return f"it takes a whole number, not {text}"
+    if entry.is_whole and (fault := misread(flag, text)):
+        return fault
     instead = next((dialect.by_file[name] for name in flag.names if name in dialect.by_file), None)
     if instead is not None and text.startswith("@/"):
         return f"it takes the text itself; use {instead} for a file"

@@ -14,6 +14,8 @@ _COLUMNS = re.compile(r" {2,}")
 _REMOVED = re.compile(r"the argument has been removed\.? *(.*)")
 _FEWEST = 20
 """A help text with fewer options than this was not understood."""
+_ON_OFF = ("true", "false", "enabled", "disabled", "1", "0")
+"""What llama.cpp takes for on and off, beside what its help text says."""
 
 
 class Takes(StrEnum):
@@ -29,16 +31,29 @@ class Takes(StrEnum):
     UNKNOWN = "unknown"
 
 
+class Reads(StrEnum):
+    """What a value must be, where that is sure. SIZE: `32k` too; LENGTH: `auto`, too."""
+
+    WHOLE = "a whole number"
+    SIZE = "a whole number or a size such as 32k"
+    LENGTH = "a whole number, a size such as 32k, or auto"
+    FRACTION = "a number"
+    CONFIG = "a map"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flag:
     """One option. `names` and `negations` begin with `--`; `removed`: what to use instead;
-    `choices`: the values that it knows, where they are told."""
+    `choices`: values that it knows, where they are told; `only`: there are no others than these;
+    `reads`: None is not known."""
 
     names: tuple[str, ...]
     negations: tuple[str, ...] = ()
     takes: Takes = Takes.VALUE
     removed: str | None = None
     choices: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
+    reads: Reads | None = None
 
     @property
     def name(self) -> str:
@@ -106,8 +121,16 @@ def _flag(entry: list[str]) -> Flag | None:
         names=names,
         negations=negations,
         takes=_takes(found[2]),
+        only=_only(found[2]),
         removed=removed[1].split("(env:")[0].strip() if removed else None,
     )
+
+
+def _only(hint: str | None) -> tuple[str, ...]:
+    found = re.fullmatch(r"[\[<](on\|off(\|auto)?)[\]>]", hint or "")
+    if found is None:
+        return ()
+    return (*found[1].split("|"), *_ON_OFF, *(("-1",) if found[2] else ()))
 
 
 def _takes(hint: str | None) -> Takes:

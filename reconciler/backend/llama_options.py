@@ -8,6 +8,7 @@ from reconciler.backend.flags import Flags
 from reconciler.backend.launch import Counters
 from reconciler.backend.model_info import ModelInfo
 from reconciler.backend.options import Default, Options, with_defaults
+from reconciler.backend.xllamacpp_params import WHOLE
 from reconciler.errors import Rejected
 from reconciler.plan.desired import ModelSpec, ModelType
 from reconciler.plan.gpus import Gpu
@@ -27,6 +28,7 @@ DIALECT = Dialect(
         "--json-schema": "json_schema_file",
         "--ui-config": "ui_config_file",
     },
+    whole=WHOLE,
 )
 CACHE_RAM_MIB = 512
 """The engine's own default for prompts kept in host memory is 8 GiB, for each server."""

@@ -8,7 +8,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import Distribution
 from pathlib import Path
@@ -21,7 +21,7 @@ from reconciler.backend.engine_files import (
     programs,
     stamps,
 )
-from reconciler.backend.flags import Flag, Flags, Takes
+from reconciler.backend.flags import Flag, Flags, Reads, Takes
 from reconciler.backend.inventory import VLLM_CPU, VLLM_CUDA, VLLM_ROCM, Asked, Build, Missing
 from reconciler.backend.vllm import SERVE
 from reconciler.backend.vllm_versions import Version, parse
@@ -209,9 +209,9 @@ def flags_of(version: str | None) -> Flags:
     lists = _lists()
     wanted = parse(version)
     if version is not None and (exact := lists.get(wanted[:2])) is not None:
-        return Flags(_loaded(exact), True)
+        return Flags(_loaded(exact, sure=True), True)
     older = [known for known in lists if known <= wanted] or [min(lists)]
-    return Flags(_loaded(lists[max(older)]), False)
+    return Flags(_loaded(lists[max(older)], sure=False), False)
 
 
 def _lists() -> dict[Version, str]:
@@ -223,20 +223,31 @@ def _lists() -> dict[Version, str]:
     }
 
 
-def _loaded(text: str) -> tuple[Flag, ...]:
-    """{what they take: ["--name --alias --no-name", …]}; see tests/engines/vllm/flags_of.py."""
+def _loaded(text: str, *, sure: bool) -> tuple[Flag, ...]:
+    """{"takes": {what: ["--name --alias --no-name", …]}, "reads": {what: ["--name", …]}, "choices":
+    {"--name": [value, …]}}; see tests/engines/vllm/flags_of.py. `sure`: it is this very release, so
+    that no other values are read."""
+    told = json.loads(text)
+    reads = {name: Reads(what) for what, names in told["reads"].items() for name in names}
     return tuple(
-        _flag(names.split(), Takes(takes))
-        for takes, flags in json.loads(text).items()
+        _flag(names.split(), Takes(takes), reads if sure else {}, told["choices"] if sure else {})
+        for takes, flags in told["takes"].items()
         for names in flags
     )
 
 
-def _flag(names: list[str], takes: Takes) -> Flag:
+def _flag(
+    names: list[str],
+    takes: Takes,
+    reads: Mapping[str, Reads],
+    choices: Mapping[str, Sequence[str]],
+) -> Flag:
     return Flag(
         names=tuple(name for name in names if not name.startswith("--no-")),
         negations=tuple(name for name in names if name.startswith("--no-")),
         takes=takes,
+        only=tuple(choices.get(names[0], ())),
+        reads=reads.get(names[0]),
     )
 
 

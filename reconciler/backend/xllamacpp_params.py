@@ -44,10 +44,12 @@ or the GGUF's own wins."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameter:
-    """`read`: the flag's word (or whether a switch is on) as fields; ValueError: what is wrong."""
+    """`read`: the flag's word (or whether a switch is on) as fields; ValueError: what is wrong.
+    `whole`: its words are whole numbers."""
 
     flag: Flag
     read: Callable[[str | bool], Fields] = field(repr=False)
+    whole: bool = False
 
 
 def _whole(
@@ -57,7 +59,7 @@ def _whole(
         number = _int(word, within)
         return (*((one, number) for one in fields), *_bits(bit))
 
-    return Parameter(flag=_flag(name, also), read=read)
+    return Parameter(flag=_flag(name, also), read=read, whole=True)
 
 
 def _number(name: str, one: str, *, also: str = "", bit: str | None = None) -> Parameter:
@@ -325,3 +327,4 @@ PARAMETERS: tuple[Parameter, ...] = (
 
 BY_FLAG = {parameter.flag: parameter for parameter in PARAMETERS}
 FLAGS = Flags(tuple(BY_FLAG), True)
+WHOLE = frozenset(name for each in PARAMETERS if each.whole for name in each.flag.names)

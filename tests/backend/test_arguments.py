@@ -99,6 +99,9 @@ def test_turns_a_value_into_words(extra_args: dict[str, JsonValue], expected: li
         ({"ctx_size": 1, "ctx-size": 2}, "it means the same as ctx_size"),
         ({"predict": 1, "n_predict": 2}, "it means the same as predict"),
         ({"draft_max": 8}, "llama-server 6123 has removed --draft-max: use --spec-draft-n-max"),
+        ({"ctx_size": 1.5}, "it takes a whole number, not 1.5"),  # llama.cpp reads 1
+        ({"flash_attn": "maybe"}, "'maybe' is none of on, off, auto, true"),
+        ({"fit": "auto"}, "'auto' is none of on, off, true"),
         ({"lora": "@/a.gguf,@/b.gguf"}, "write several files as a list"),
         ({"chat_template_file": "@/../secret"}, "inside the model's files"),
     ],
@@ -107,6 +110,61 @@ def test_rejects_what_cannot_be_passed_on(extra_args: dict[str, JsonValue], mess
     with pytest.raises(Rejected, match=r"^cannot use extra_args\.") as error:
         words(extra_args)
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("extra_args", "message"),
+    [
+        ({"max_model_len": {"a": 1}}, "it takes one value, not a map"),
+        ({"max_model_len": [1, 2]}, "it takes one value, not a list"),
+        ({"max_model_len": "long"}, "it takes a whole number, a size such as 32k, or auto, not"),
+        ({"max_num_seqs": 4.5}, "it takes a whole number, not '4.5'"),
+        ({"max_num_seqs": "4k"}, "it takes a whole number, not '4k'"),
+        ({"cpu_offload_gb": "some"}, "it takes a number, not 'some'"),
+        ({"compilation_config": "{bad json"}, "it takes a map, not '{bad json'"),
+        ({"dtype": "float99"}, "'float99' is none of auto, bfloat16, float"),
+        ({"dtype": ["half"]}, "it takes one value, not a list"),
+        ({"attention_backend": "NOPE"}, "'NOPE' is none of auto, FLASH_ATTN, "),
+        ({"cudagraph_capture_sizes": [1, 2.5]}, "it takes a whole number, not '2.5'"),
+    ],
+)
+def test_what_vllm_would_refuse_is_found_without_its_start(
+    extra_args: dict[str, JsonValue], message: str
+) -> None:
+    with pytest.raises(Rejected) as error:
+        vllm_words(extra_args)
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "extra_args",
+    [
+        {"max_model_len": "auto"},
+        {"max_model_len": "25.6k"},
+        {"max_model_len": -1},
+        {"max_num_batched_tokens": "8K"},
+        {"max_num_seqs": 4.0},
+        {"max_num_seqs": " 4"},
+        {"max_log_len": "None"},
+        {"cpu_offload_gb": 4.5},
+        {"compilation_config": {"mode": 3}},
+        {"compilation_config": '{"max_capture_size": 2k}'},
+        {"compilation_config": "3"},
+        {"compilation_config.mode": "x"},
+        {"dtype": "half"},
+        {"attention_backend": "flash_attn"},
+        {"moe_backend": "flashinfer-cutlass"},
+        {"cudagraph_capture_sizes": [1, 2]},
+        {"seed": 0},
+    ],
+)
+def test_what_vllm_reads_is_passed_on(extra_args: dict[str, JsonValue]) -> None:
+    assert vllm_words(extra_args)
+
+
+@pytest.mark.parametrize("version", ["0.31.0", "0.33.0", "0.17.0", None])
+def test_of_other_releases_no_value_is_judged(version: str | None) -> None:
+    assert vllm_words({"dtype": "float99", "max_num_seqs": "4k"}, version)
 
 
 def test_passes_an_unknown_flag_to_a_build_that_does_not_tell_its_flags() -> None:
@@ -177,7 +235,7 @@ def test_writes_a_map_as_json_that_means_the_same(kwargs: dict[str, JsonValue]) 
     assert json.loads(words({"chat_template_kwargs": kwargs})[1]) == kwargs
 
 
-def vllm_words(extra_args: Mapping[str, JsonValue], version: str = "0.32.0") -> list[str]:
+def vllm_words(extra_args: Mapping[str, JsonValue], version: str | None = "0.32.0") -> list[str]:
     tongue = Tongue(dialect=VLLM, flags=flags_of(version), engine=f"vLLM {version}")
     return [
         word

@@ -10,7 +10,14 @@ from tests.backend.build import HELP, HELP_FLAGS
         ("--ctx-size", Flag(names=("--ctx-size",), takes=Takes.NUMBER)),
         ("--n-predict", Flag(names=("--predict", "--n-predict"), takes=Takes.NUMBER)),
         ("--metrics", Flag(names=("--metrics",), takes=Takes.NOTHING)),
-        ("--flash-attn", Flag(names=("--flash-attn",), takes=Takes.ON_OFF)),
+        (
+            "--flash-attn",
+            Flag(
+                names=("--flash-attn",),
+                takes=Takes.ON_OFF,
+                only=("on", "off", "auto", "true", "false", "enabled", "disabled", "1", "0", "-1"),
+            ),
+        ),
         ("--cpu-strict", Flag(names=("--cpu-strict",), takes=Takes.ZERO_ONE)),
         (
             "--control-vector-layer-range",

@@ -29,6 +29,11 @@ VLLM_LISTS = sorted((Path(reconciler.backend.__file__).parent / "vllm_flags").gl
 RULES = {"llama": LLAMA_RULES, "vllm": VLLM_RULES}
 
 
+def lines_of(listed: Path) -> list[str]:
+    takes: dict[str, list[str]] = json.loads(listed.read_text())["takes"]
+    return [line for lines in takes.values() for line in lines]
+
+
 def verdict(family: str, flag: str, value: JsonValue = "x") -> str:
     ruling = flag_ruling(family, flag, value)
     if ruling is None:
@@ -206,8 +211,7 @@ def test_values_of_llama_cpp(flag: str, value: JsonValue, expected: str) -> None
 
 @pytest.mark.parametrize("listed", VLLM_LISTS, ids=lambda path: path.stem)
 def test_every_flag_of_a_vllm_whose_flags_are_known_was_looked_at(listed: Path) -> None:
-    lines = [line for lines in json.loads(listed.read_text()).values() for line in lines]
-    names = [name for line in lines for name in line.split()]
+    names = [name for line in lines_of(listed) for name in line.split()]
     unknown = [name for name in names if _is_unknown("vllm", name)]
     assert unknown == []
 
@@ -251,9 +255,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 PARSER = _Parser(add_help=False)
-for _line in sorted(
-    {line for path in VLLM_LISTS for ls in json.loads(path.read_text()).values() for line in ls}
-):
+for _line in sorted({line for path in VLLM_LISTS for line in lines_of(path)}):
     _name = _line.split()[0]
     if _name not in PARSER._option_string_actions:
         PARSER.add_argument(_name, action="append")
