@@ -26,6 +26,7 @@ from reconciler.cli.checks.manifest import manifest_findings
 from reconciler.cli.checks.ports import port_findings
 from reconciler.cli.engine_option import EngineOption, named_engines
 from reconciler.cli.exits import ExitCode
+from reconciler.cli.gpus import numbers_known
 from reconciler.cli.node_name import node_name
 from reconciler.cli.options import (
     DataDir,
@@ -180,7 +181,8 @@ def _findings(subject: Subject) -> Iterator[Finding]:
         yield ok("settings", said)
     host = socket.gethostname()
     yield from machine_findings(subject.models_dir)
-    yield from gpu_findings(mode=subject.gpu_mode)
+    known = numbers_known(subject.folder, subject.gpu_mode)
+    yield from gpu_findings(mode=subject.gpu_mode, known=known)
     yield from data_folder_findings(subject.folder, subject.node, host)
     remembered = read_json(subject.folder / "node.json").get("node")
     desired: Desired | None = None

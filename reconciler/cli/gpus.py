@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from reconciler.apply.gpu_numbers import FILE, GpuNumbers
 from reconciler.cli.client import Agent, Json, known_agent
 from reconciler.cli.gpus_view import Found, Who, render
 from reconciler.cli.options import DataDir, GpuModeOrAgents, ServerOption, data_dir
@@ -14,7 +15,8 @@ from reconciler.observe.devices.cards import unclaimed_cards
 from reconciler.observe.devices.survey import survey
 from reconciler.observe.processes import HOST_PID_NAMESPACE, pid_namespace, read_process
 from reconciler.plan.gpu_mode import GpuMode
-from reconciler.plan.gpu_order import inventory
+from reconciler.plan.gpu_order import inventory, pci_order
+from reconciler.plan.gpu_roll import Roll, enrolled
 from reconciler.plan.gpus import Gpu, pci_address
 
 _NOT_KNOWN = "which models hold GPUs is not known"
@@ -40,24 +42,32 @@ def gpus(
     answers = survey()
     named = [gpu for ids in holders.values() for gpu in ids]
     united = inventory(answers, os.environ, named, mode)
+    roll = enrolled(numbers_known(data_dir(data), mode), answers, os.environ, named, mode)
+    devices = sorted(roll.devices, key=pci_order)
     found = Found(
         mode=mode,
         answers=answers,
-        gpus=united.devices,
-        notes=united.notes,
-        cards=tuple(unclaimed_cards(united.devices)),
-        held_by={gpu.identity: _held_by(gpu, holders) for gpu in united.devices},
-        processes=_processes(united.devices, _leaders(agent, view)),
+        gpus=devices,
+        notes=(*united.faults, *united.notes),
+        without=roll.without,
+        cards=tuple(unclaimed_cards(devices)),
+        held_by={gpu.identity: _held_by(gpu, holders) for gpu in devices},
+        processes=_processes(devices, _leaders(agent, view)),
     )
     if output is Output.JSON:
         print_json(_as_json(found))
     else:
         out = console()
         show(out, render(found, width=out.width))
-    here = {each for gpu in united.devices for each in _ids(gpu)}
+    here = {each for gpu in devices for each in _ids(gpu)}
     for model, ids in holders.items():
         for gone in (gpu for gpu in ids if gpu not in here):
             remark(f"{model} holds {gone}, which is not here")
+
+
+def numbers_known(folder: Path, mode: GpuMode) -> Roll | None:
+    """What an agent with this data folder knows of earlier ones; None: nothing."""
+    return GpuNumbers(folder / FILE).roll if mode is GpuMode.NODE else None
 
 
 def _agent(server: str | None, folder: Path) -> Agent | None:
@@ -150,5 +160,6 @@ def _as_json(found: Found) -> dict[str, object]:
             for gpu in found.gpus
         ],
         "notes": found.notes,
+        "without": found.without,
         "unclaimed": [asdict(card) for card in found.cards],
     }

@@ -9,7 +9,7 @@ from rich.text import Text
 from reconciler.cache.amounts import human
 from reconciler.cli.table import Column, table
 from reconciler.observe.devices.cards import Card
-from reconciler.plan.gpu_mode import NONE_GIVEN, GpuMode
+from reconciler.plan.gpu_mode import GpuMode
 from reconciler.plan.gpu_survey import Answer, Cause
 from reconciler.plan.gpus import Gpu, GpuProcess
 from reconciler.plan.ids import GpuUuid
@@ -41,13 +41,15 @@ class Who:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """`mode`: whose GPUs count. `notes`: on masks. `cards`: on the bus, and nobody's device.
-    `held_by`: the models on a GPU. `processes`: by pid, where the pids are ours."""
+    """`mode`: whose GPUs count. `notes`: on masks. `without`: see `Roll`. `cards`: on the
+    bus, and nobody's device. `held_by`: the models on a GPU. `processes`: by pid, where the pids
+    are ours."""
 
     mode: GpuMode
     answers: Sequence[Answer]
     gpus: Sequence[Gpu]
     notes: Sequence[str]
+    without: str | None
     cards: Sequence[Card]
     held_by: Mapping[GpuUuid, Sequence[str]]
     processes: Mapping[int, Who]
@@ -59,10 +61,8 @@ def render(found: Found, *, width: int) -> RenderableType:
     if found.gpus:
         parts.append(table(_GPUS, [_gpu(gpu, found) for gpu in found.gpus], width=width))
         parts += [_unusable(gpu) for gpu in found.gpus if gpu.unusable is not None]
-    if all(gpu.unusable is not None for gpu in found.gpus):
-        given = found.mode is GpuMode.PLUGIN
-        none = NONE_GIVEN if given else "no GPU can be used here: models run on the CPU"
-        parts.append(Text(none, style="bold"))
+    if found.without is not None:
+        parts.append(Text(found.without, style="bold"))
     parts.append(Text(f"--gpu-mode {found.mode}: {found.mode.meaning}"))
     parts += [Text(note, style="yellow") for note in found.notes]
     for card in found.cards:
@@ -120,4 +120,10 @@ def _processes(processes: Sequence[GpuProcess] | None, known: Mapping[int, Who])
 
 
 def _unusable(gpu: Gpu) -> Text:
-    return Text(f"{gpu.pci or gpu.identity} is not used: {gpu.unusable}", style="yellow")
+    return Text(unused(gpu), style="yellow")
+
+
+def unused(gpu: Gpu) -> str:
+    """A MIG instance has its GPU's address."""
+    which = f" ({gpu.uuid})" if gpu.mig_of is not None else ""
+    return f"{gpu.pci or gpu.identity}{which} is not used: {gpu.unusable}"

@@ -43,7 +43,7 @@ def inventory(
     """
     by_torch = [gpu for answer in answers if answer.step is Step.TORCH for gpu in answer.devices]
     others = [gpu for answer in answers if answer.step is not Step.TORCH for gpu in answer.devices]
-    ordered = _told_apart(sorted(others, key=_pci_order))
+    ordered = _told_apart(sorted(others, key=pci_order))
     nvidia_here = any(
         answer.step is Step.NVML and (answer.devices or answer.cause not in _NO_NVIDIA)
         for answer in answers
@@ -53,7 +53,7 @@ def inventory(
         replace(device, unusable=f"hidden by {mask.hidden[at]}") if at in mask.hidden else device
         for at, device in enumerate(ordered)
     ]
-    devices = _ranked(_without_apus([*devices, *sorted(by_torch, key=_pci_order)], named))
+    devices = _ranked(_without_apus([*devices, *sorted(by_torch, key=pci_order)], named))
     broken = [device for at, device in enumerate(ordered) if at not in mask.hidden]
     numbers = iter(range(len(devices)))
     return Inventory(
@@ -67,7 +67,7 @@ def inventory(
     )
 
 
-def _pci_order(device: Gpu) -> tuple[bool, list[int], int, int]:
+def pci_order(device: Gpu) -> tuple[bool, list[int], int, int]:
     numbers = [int(part, 16) for part in (device.pci or "").replace(".", ":").split(":") if part]
     return (device.pci is None, numbers, device.order or 0, device.slot)
 

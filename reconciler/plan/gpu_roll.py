@@ -62,6 +62,17 @@ class Roll:
         """What has a number, and is listed by nobody."""
         return tuple(each for each in self.devices if each.unusable in (_UNLISTED, _UNSEEN))
 
+    @property
+    def without(self) -> str | None:
+        """What becomes of models where no GPU can be used; None: there is one."""
+        if self.usable:
+            return None
+        if self.notes:
+            return "no GPU can be used: models are refused, but for those that say gpus: 0"
+        if self.mode is GpuMode.PLUGIN:
+            return NONE_GIVEN
+        return "no GPU can be used here: models run on the CPU"
+
     def find(self, identity: GpuUuid) -> Gpu | None:
         return next((device for device in self.devices if device.identity == identity), None)
 

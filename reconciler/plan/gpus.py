@@ -6,6 +6,8 @@ from enum import StrEnum
 
 from reconciler.plan.ids import GpuUuid
 
+NO_INSTANCES = "it is in MIG mode and has no instances"
+
 
 class Vendor(StrEnum):
     NVIDIA = "nvidia"
@@ -126,6 +128,11 @@ def with_memory(gpu: Gpu, own: Memory | None, shared: Memory | None) -> Gpu:
         memory_used_bytes=memory.used_bytes,
         memory_free_bytes=memory.free_bytes,
     )
+
+
+def percent(told: int | None) -> int | None:
+    """None for what is none: drivers say 4294967295 of what they do not know."""
+    return told if told is not None and 0 <= told <= 100 else None
 
 
 def gpu_class(vendor: Vendor, architecture: str | None) -> GpuClass:

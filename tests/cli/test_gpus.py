@@ -10,10 +10,13 @@ from typing import Any
 
 import pytest
 
+from reconciler.apply.gpu_numbers import GpuNumbers
 from reconciler.cli.checks.finding import Level
 from reconciler.cli.checks.gpu import gpu_findings
+from reconciler.plan.gpu_roll import enrolled, numbered
 from tests.cli.command import on_a_terminal, xgen_model
 from tests.observe.gpu_libraries import GpuLibraries, records
+from tests.plan.gpu import answers, nvidia
 
 GIB = 2**30
 CARDS = (
@@ -165,7 +168,7 @@ def test_doctor_says_what_to_do_about_a_driver_that_does_not_answer(
 
     failed = {check["message"].partition(":")[0]: check for check in checks if check["next"]}
     assert code == 1
-    assert set(failed) == {"amdsmi", "nvml"}
+    assert set(failed) == {"amdsmi", "nvml", "no GPU can be used"}
     assert {check["level"] for check in failed.values()} == {"fail"}
     assert "reboot" in failed["nvml"]["next"]
     assert "video and render" in failed["amdsmi"]["next"]
@@ -199,3 +202,71 @@ def test_a_card_without_its_driver_is_a_warning_with_the_next_step(tmp_path: Pat
 
     assert "0000:17:00.0" in warning.said
     assert "install NVIDIA's driver" in (warning.next or "")
+
+
+@pytest.mark.parametrize(
+    ("driver", "masks", "shown", "step"),
+    [
+        (records("gpu", {"error": 15}), {}, "nvidia:0 is not used: lost: GPU is lost", "a reset"),
+        (
+            records("gpu", CARDS[0] | {"mig": 1}),
+            {},
+            "0000:17:00.0 is not used: it is in MIG mode and has no instances",
+            "nvidia-smi mig -cgi",
+        ),
+        (
+            records("gpu", CARDS[0]),
+            {"CUDA_VISIBLE_DEVICES": "GPU-typo"},
+            "CUDA_VISIBLE_DEVICES=GPU-typo: GPU-typo is the name of no GPU, or of several, so all",
+            "another mask",
+        ),
+        (records("sys", {"nvmlInitWithFlags": 18}), {}, "nvml -", "reboot"),
+        (records("sys", {"nvmlInitWithFlags": 4}), {}, "nvml -", "/dev/nvidia*"),
+    ],
+)
+def test_where_the_agent_refuses_models_nobody_says_that_they_run_on_the_cpu(
+    libraries: GpuLibraries,
+    tmp_path: Path,
+    driver: str,
+    masks: dict[str, str],
+    shown: str,
+    step: str,
+) -> None:
+    env = libraries.machine(tmp_path, nvidia=driver) | masks
+
+    said = " ".join(xgen_model("gpus", env=env).stdout.split())
+    code, checks = gpu_checks(env, tmp_path)
+
+    verdict = "no GPU can be used: models are refused, but for those that say gpus: 0"
+    assert shown in said
+    assert verdict in said
+    assert [check["level"] for check in checks if check["message"] == verdict] == ["fail"]
+    assert code == 1
+    assert step in " ".join(check["next"] or "" for check in checks)
+    assert "run on the CPU" not in " ".join([said, *(check["message"] for check in checks)])
+
+
+def test_the_numbers_are_those_of_the_agent_and_a_hidden_instance_is_told_by_its_name(
+    libraries: GpuLibraries, tmp_path: Path
+) -> None:
+    known = enrolled(None, answers(nvidia(3, uuid="GPU-near"), nvidia(1)), {})
+    GpuNumbers(tmp_path / "gpus.json").write(numbered(known))
+    slices = [
+        {"of": "GPU-far", "slot": slot, "uuid": f"MIG-{slot}", "total": GIB, "used": 0}
+        for slot in (0, 1)
+    ]
+    cards = records("gpu", CARDS[0] | {"mig": 1}, CARDS[1]) + records("mig", *slices)
+    env = libraries.machine(tmp_path, nvidia=cards) | {"CUDA_VISIBLE_DEVICES": "0"}
+
+    gpus = told(xgen_model("gpus", "--data-dir", tmp_path, "--output", "json", env=env))["gpus"]
+    shown = xgen_model("gpus", "--data-dir", tmp_path, env=env).stdout
+
+    assert [(gpu["index"], gpu["uuid"]) for gpu in gpus] == [
+        (0, "GPU-n1"),
+        (1, "GPU-near"),
+        (None, "MIG-0"),
+        (None, "MIG-1"),
+    ]
+    for slot in (0, 1):
+        assert f"0000:17:00.0 (MIG-{slot}) is not used: hidden by CUDA_VISIBLE_DEVICES=0" in shown
+    assert "0000:01:00.0 is not used: lost" in shown

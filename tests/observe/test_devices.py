@@ -140,6 +140,7 @@ def test_what_a_gpu_does_not_tell_is_none_and_what_fails_is_noted(machine: Machi
     """3: not supported. GB10 has no memory of its own; amdsmi says "N/A"."""
     unified = {"nvmlDeviceGetMemoryInfo": 3, "nvmlDeviceGetUtilizationRates": 3}
     forbidden = {"nvmlDeviceGetComputeRunningProcesses_v3": 4, "uuid": "GPU-\udcff"}
+    forbidden |= {"util": 0xFFFFFFFF}
     bare = {"uuid": "N/A", "name": "N/A", "hip": 0xFFFFFFFF, "util": 0xFFFF}
     machine.has(
         nvidia=records("gpu", card(1, **unified), card(2, **forbidden)),
@@ -155,6 +156,7 @@ def test_what_a_gpu_does_not_tell_is_none_and_what_fails_is_noted(machine: Machi
     first, second = told[Step.NVML].devices
     assert (first.memory_total_bytes, first.utilization, first.unified) == (None, None, True)
     assert (second.processes, second.uuid, second.unified) == (None, None, False)
+    assert second.utilization is None
     assert len(told[Step.NVML].notes) == 2
     third, fourth = told[Step.AMDSMI].devices
     assert (third.uuid, third.order, third.utilization) == (None, None, None)

@@ -5,12 +5,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from reconciler.cli.checks.finding import Finding, fail, ok, skip, warn
+from reconciler.cli.gpus_view import unused
 from reconciler.observe.devices.cards import Card, unclaimed_cards
 from reconciler.observe.devices.survey import survey
-from reconciler.plan.gpu_mode import NONE_GIVEN, GpuMode
+from reconciler.plan.gpu_mode import GpuMode
 from reconciler.plan.gpu_order import Inventory, inventory
+from reconciler.plan.gpu_roll import Roll, enrolled
 from reconciler.plan.gpu_survey import Answer, Cause, Step
-from reconciler.plan.gpus import Vendor
+from reconciler.plan.gpus import NO_INSTANCES, Gpu, Vendor
 
 _SUBJECT = "gpu"
 _VENDORS = {Step.AMDSMI: Vendor.AMD, Step.SYSFS: Vendor.AMD, Step.NVML: Vendor.NVIDIA}
@@ -42,14 +44,22 @@ _FAULT = (
     "nvidia-smi or amd-smi may say more, `dmesg` has the driver's errors; a GPU that is lost comes "
     "back with a reset"
 )
+_NO_INSTANCES = (
+    "`nvidia-smi mig -lgip` lists the profiles, `nvidia-smi mig -cgi PROFILE -C` makes an "
+    "instance; `nvidia-smi -mig 0` ends the mode"
+)
 _HARMLESS = (Cause.ABSENT, Cause.NO_DRIVER, Cause.NO_DEVICE, Cause.NOT_ASKED)
 """As long as there is no card that they should have found."""
 
 
-def gpu_findings(root: Path = Path("/"), *, mode: GpuMode = GpuMode.NODE) -> Iterator[Finding]:
-    """`root`: where /sys and /dev are. `mode`: as the agent would have it."""
+def gpu_findings(
+    root: Path = Path("/"), *, mode: GpuMode = GpuMode.NODE, known: Roll | None = None
+) -> Iterator[Finding]:
+    """`root`: where /sys and /dev are. `mode`: as the agent would have it. `known`: what it knows
+    of earlier ones."""
     answers = survey(root=root)
     united = inventory(answers, os.environ, mode=mode)
+    roll = enrolled(known, answers, os.environ, mode=mode)
     given = mode is GpuMode.PLUGIN
     # The whole machine's are on the bus: here they are other containers'.
     cards = [] if given else unclaimed_cards(united.devices, root)
@@ -57,21 +67,27 @@ def gpu_findings(root: Path = Path("/"), *, mode: GpuMode = GpuMode.NODE) -> Ite
         yield _finding(answer, united, cards)
         for note in answer.notes:
             yield warn(_SUBJECT, f"{answer.step}: {note}", _GROUPS if "/dev/" in note else _FAULT)
-    faults = {gpu.identity for answer in answers for gpu in answer.devices if gpu.unusable}
-    for gpu in united.devices:
-        said = f"{gpu.pci or gpu.identity} is not used: {gpu.unusable}"
-        if gpu.identity in faults:
-            yield warn(_SUBJECT, said, _FAULT)
+    for gpu in roll.devices:
+        if gpu.identity in united.broken or gpu in roll.missing:
+            yield warn(_SUBJECT, unused(gpu), _mending(gpu))
         elif gpu.unusable is not None:
-            yield skip(_SUBJECT, said)
-    for note in united.notes:
+            yield skip(_SUBJECT, unused(gpu))
+    for note in (*united.faults, *united.notes):
         yield warn(_SUBJECT, note, "start the agent with another mask, or with none")
-    if united.usable:
+    if roll.without is None:
         yield ok(_SUBJECT, f"mode {mode}: {mode.meaning}")
+    elif roll.notes:
+        yield fail(_SUBJECT, roll.without, "do what is said above, or write gpus: 0")
     elif given:
-        yield warn(_SUBJECT, NONE_GIVEN, "or run the agent without --gpu-mode plugin")
+        yield warn(_SUBJECT, roll.without, "or run the agent without --gpu-mode plugin")
     else:
-        yield skip(_SUBJECT, "none can be used: models run on the CPU")
+        yield skip(_SUBJECT, roll.without)
+
+
+def _mending(gpu: Gpu) -> str:
+    if gpu.unusable == NO_INSTANCES:
+        return _NO_INSTANCES
+    return _FAULT
 
 
 def _finding(answer: Answer, united: Inventory, cards: Sequence[Card]) -> Finding:

@@ -20,7 +20,16 @@ from reconciler.observe.devices.device_files import (
 )
 from reconciler.observe.devices.told import Told
 from reconciler.plan.gpu_survey import Answer, Cause, Step
-from reconciler.plan.gpus import Gpu, GpuProcess, Memory, Vendor, gfx, pci_address, with_memory
+from reconciler.plan.gpus import (
+    Gpu,
+    GpuProcess,
+    Memory,
+    Vendor,
+    gfx,
+    pci_address,
+    percent,
+    with_memory,
+)
 from reconciler.plan.ids import GpuUuid
 
 _NOT_SUPPORTED, _NO_PERMISSION, _DRIVER_NOT_LOADED = 2, 10, 34
@@ -153,7 +162,7 @@ def _device(amdsmi: Any, handle: Any, address: str, numbers: Any, told: Told) ->
         pci=pci_address(address),
         name=_part(asic, "market_name") or "AMD GPU",
         architecture=gfx(version) if version is not None else None,
-        utilization=_part(activity, "gfx_activity"),
+        utilization=percent(_part(activity, "gfx_activity")),
         order=_part(numbers, "hip_id"),
         processes=_processes(told.value("processes", amdsmi.amdsmi_get_gpu_process_list, handle)),
         unusable=None if asic is not None else "it does not tell what it is",

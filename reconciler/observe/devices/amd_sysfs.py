@@ -20,7 +20,7 @@ from reconciler.observe.devices.device_files import (
     without_devices,
 )
 from reconciler.plan.gpu_survey import Answer, Cause, Step
-from reconciler.plan.gpus import Gpu, GpuProcess, Memory, Vendor, gfx_of_kfd, with_memory
+from reconciler.plan.gpus import Gpu, GpuProcess, Memory, Vendor, gfx_of_kfd, percent, with_memory
 from reconciler.plan.ids import GpuUuid
 
 
@@ -99,7 +99,7 @@ def _device(root: Path, node: _Node, order: int) -> Gpu:
         pci=_pci(node),
         name=_text(folder / "product_name") or "AMD GPU",
         architecture=gfx_of_kfd(node.number("gfx_target_version")),
-        utilization=_number(folder / "gpu_busy_percent"),
+        utilization=percent(_number(folder / "gpu_busy_percent")),
         order=order,
         processes=_processes(root / "sys/class/kfd/kfd/proc", node.gpu_id),
     )

@@ -8,7 +8,7 @@ import pynvml
 
 from reconciler.observe.devices.told import Told
 from reconciler.plan.gpu_survey import Answer, Cause, Step
-from reconciler.plan.gpus import Gpu, GpuProcess, Vendor, pci_address
+from reconciler.plan.gpus import NO_INSTANCES, Gpu, GpuProcess, Vendor, pci_address, percent
 from reconciler.plan.ids import GpuUuid
 
 _CAUSES = {
@@ -96,8 +96,7 @@ def _devices(handle: Any, order: int, notes: list[str]) -> list[Gpu]:
             "slot": slot,
         }
         instances.append(Gpu(**values))
-    reason = "it is in MIG mode and has no instances"
-    return instances or [Gpu(**card | {"unusable": reason})]
+    return instances or [Gpu(**card | {"unusable": NO_INSTANCES})]
 
 
 def _mig_handles(handle: Any, told: Told) -> Iterator[tuple[int, Any]]:
@@ -126,7 +125,7 @@ def _device(handle: Any, order: int, told: Told) -> dict[str, Any]:
         "memory_total_bytes": memory.total if memory is not None else None,
         "memory_used_bytes": memory.used if memory is not None else None,
         "memory_free_bytes": memory.free if memory is not None else None,
-        "utilization": rates.gpu if rates is not None else None,
+        "utilization": percent(rates.gpu) if rates is not None else None,
         "order": order,
         "unified": memory is None and lost is None,  # GB10: there is no memory of its own
         "processes": _processes(processes),
