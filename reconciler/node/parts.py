@@ -138,6 +138,8 @@ async def assembled(
     metrics.show_imports({state.value: partial(imports.count, state) for state in JobState})
     metrics.show_cache(lambda: cache.used_bytes, lambda: cache.keeper.budget_bytes)
     async with watch.asking(), AsyncExitStack() as stack:
+        # First: what an earlier agent left is asked whether it serves, while engines are asked.
+        backends = await stack.enter_async_context(_backends(settings, node, clock, wakeup))
         found = _discovery(settings)
         engines = await asyncio.to_thread(_engines, settings, found)
         await stack.enter_async_context(EngineWatch(found, engines, wake=wakeup.set).looking())
@@ -146,7 +148,6 @@ async def assembled(
         writer = _writer(settings)
         hub_models = HubModels(writer, cache=cache, node=node)
         stack.push_async_callback(hub_models.close)
-        backends = await stack.enter_async_context(_backends(settings, node, clock, wakeup))
         pages = await stack.enter_async_context(EnginePages())
         tokens = TokenCount(live=backends.live, traffic=traffic, pages=pages, metrics=metrics)
         liveness = Liveness(
