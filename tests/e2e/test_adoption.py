@@ -117,7 +117,8 @@ def test_what_changed_in_the_manifest_meanwhile_is_made_true(agent: Agent) -> No
 
     same = {name for name in new if new[name] == old[name]}
     assert same == {"kept", "renamed"}
-    assert not any(is_alive(old[name]) for name in ("changed", "removed", "disabled"))
+    ended = [old[name] for name in ("changed", "removed", "disabled")]
+    wait_until(lambda: not any(map(is_alive, ended)), what="the others are stopped")
     assert "removed from the manifest" in str(events(agent, "removed"))
     assert agent.model("kept")["restarts"] == 0  # type: ignore[index]
 
