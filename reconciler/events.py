@@ -65,6 +65,7 @@ class EventKind(StrEnum):
     REVERT_ENDED = "RevertEnded"
     ENGINE_CHANGED = "EngineChanged"
     ENGINE_LOST = "EngineLost"
+    GPUS_CHANGED = "GpusChanged"
     TICK_FAILED = "TickFailed"
     COMMAND_RECEIVED = "CommandReceived"
     FAILURE_FORGIVEN = "FailureForgiven"

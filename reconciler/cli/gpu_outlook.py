@@ -53,7 +53,7 @@ def _holding(now: Running, spec_hash: SpecHash, roll: Roll) -> Holding:
 
 def roll_of(view: Json) -> Roll:
     amiss = [
-        str(condition["message"])
+        condition
         for condition in view.get("conditions", ())
         if condition["type"] == "DevicesKnown" and condition["status"] == "False"
     ]
@@ -62,8 +62,8 @@ def roll_of(view: Json) -> Roll:
     return Roll(
         devices=devices,
         told=("its agent tells of none",),
-        notes=tuple(amiss),
-        failed=bool(amiss),
+        notes=tuple(str(condition["message"]) for condition in amiss),
+        failed=any(condition["reason"] == "DriverSilent" for condition in amiss),
         mode=GpuMode.PLUGIN if gpu.get("mode") == GpuMode.PLUGIN else GpuMode.NODE,
     )
 

@@ -230,6 +230,12 @@ class Chronicle:
                     before=build.version,
                 )
 
+    def gpus(self, notes: Sequence[str]) -> None:
+        """What is amiss with them; nothing any more: they are well again."""
+        said = "; ".join(notes) or "nothing is amiss any more"
+        level = Level.WARNING if notes else Level.INFO
+        self._journal.record(EventKind.GPUS_CHANGED, said, level=level)
+
     def tick_failed(self, error: Exception) -> None:
         """A fault of ours, which each further tick may have again."""
         if (fault := f"a tick ended with an error of our own: {error!r}") != self._fault:

@@ -185,11 +185,6 @@ class GpuLedger:
             _log.info("GPUs are known", gpus=[named(device) for device in roll.usable])
         if roll.hints and roll.hints != (before.hints if before is not None else ()):
             _log.warning("the GPUs want a look", hints=list(roll.hints))
-        if roll.notes != (before.notes if before is not None else ()):
-            if roll.notes:
-                _log.warning("something is amiss with the GPUs", notes=list(roll.notes))
-            else:
-                _log.info("the GPUs are as they were before")
 
     def _settle(self, desired: Desired | None, held: _Held) -> None:
         """Figures that move with each survey are kept out of the claims, and so of the launches."""

@@ -68,6 +68,8 @@ class Pardons:
         """
         recalled = gpus.roll is not None and self._recall(books, gpus.roll)
         before, self._roll = self._roll, gpus.roll
+        if gpus.roll is not None and gpus.roll.notes != (before.notes if before else ()):
+            self._chronicle.gpus(gpus.roll.notes)
         if recalled:
             return True
         if before is None or gpus.roll is None or before is gpus.roll:
