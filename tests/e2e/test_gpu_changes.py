@@ -43,12 +43,20 @@ class Node:
         self.agent.post("/api/management/reconcile", {}).raise_for_status()
 
     def forgiven(self) -> list[Entry]:
+        return self._events("FailureForgiven")
+
+    def _events(self, kind: str) -> list[Entry]:
         events = self.agent.client.get(f"{self.agent.url}/api/management/events").json()["events"]
-        return [event for event in events if event["kind"] == "FailureForgiven"]
+        return [event for event in events if event["kind"] == kind]
 
     def wait_forgiven(self, count: int) -> Entry:
         wait_until(lambda: len(self.forgiven()) == count, what=f"pardons\n{self.agent.recent_log}")
         return self.forgiven()[-1]
+
+    def wait_crash_loops(self, count: int) -> None:
+        """A state alone may be the one from before a pardon."""
+        loops = "CrashLoop"
+        wait_until(lambda: len(self._events(loops)) == count, what=f"{count} of {loops}")
 
 
 def on_gpu(name: str, **fields: str) -> str:
@@ -75,7 +83,7 @@ def test_gpus_that_come_back_or_get_another_driver_lift_the_blocks_of_what_ran_o
     event = node.wait_forgiven(1)
     assert event["model"] == "bad"
     assert event["reason"].startswith("GPU 1 (GPU-1) can be used now; it had failed: exited")
-    agent.wait_state("bad", "blocked")
+    node.wait_crash_loops(3)
     node.becomes(driver="590.10")
     assert "GPUs have driver 590.10 (nvml) now" in node.wait_forgiven(2)["reason"]
     assert agent.model("cpu")["state"] == "blocked"  # type: ignore[index]
