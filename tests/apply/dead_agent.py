@@ -25,7 +25,8 @@ class DeadAgent:
 
     @property
     def record(self) -> Path:
-        (path,) = self.world.records()
+        """Beside it may lie what the kill left half written."""
+        (path,) = (path for path in self.world.records() if path.suffix == ".json")
         return path
 
     def rewrite(self, **fields: object) -> None:
