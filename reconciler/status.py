@@ -17,6 +17,9 @@ from reconciler.plan.phase import State
 
 Json = dict[str, object]
 
+JUST_STARTED = "has just started and does not know its models yet"
+"""Of a node whose manifest was not read so far."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
@@ -271,6 +274,8 @@ class Status:
     """`/readyz`: latched once true (design §9)."""
     draining: bool = False
     """New work is answered with 503."""
+    unknown_because: str | None = None
+    """Why it is not known yet which models there are, with the node as subject; None: it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

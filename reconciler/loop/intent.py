@@ -15,7 +15,7 @@ from reconciler.plan.desired import Desired
 from reconciler.plan.ids import NodeName
 from reconciler.source.last_good import LastGood
 from reconciler.source.snapshot import Snapshot
-from reconciler.status import Revision
+from reconciler.status import JUST_STARTED, Revision
 
 _log = structlog.get_logger("xgen.source")
 
@@ -41,6 +41,15 @@ class Understanding:
     whole: bool = False
     notices: tuple[str, ...] = ()
     not_kept: str | None = None
+
+    @property
+    def unknown_because(self) -> str | None:
+        """Why nobody can say which models there are, with the node as subject; None: one can."""
+        if self.desired is not None:
+            return None
+        if self.source_error is None and not self.location:
+            return JUST_STARTED
+        return "has no manifest yet: no valid one was read so far"
 
 
 class Intent:

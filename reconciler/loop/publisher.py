@@ -119,6 +119,7 @@ class Publisher:
                 engines=engines,
                 models=tuple(sorted(models, key=lambda model: model.name)),
                 elsewhere=desired.elsewhere if desired else (),
+                unknown_because=understanding.unknown_because,
                 ready=self._status.ready or ready,
                 conditions=stamped(conditions, before, now=self._now()),
             )

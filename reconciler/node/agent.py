@@ -30,7 +30,7 @@ from reconciler.plan.observed import Leftover
 from reconciler.proxy.server import serve
 from reconciler.settings import Settings
 from reconciler.source.directory import DirectorySource
-from reconciler.status import AgentStatus, Status
+from reconciler.status import JUST_STARTED, AgentStatus, Status
 
 _log = structlog.get_logger("xgen.node")
 
@@ -67,6 +67,7 @@ async def run_agent(
                 agent_version=__version__,
                 agent=_agent_status(settings),
                 gpu_mode=settings.gpu_mode,
+                unknown_because=JUST_STARTED,
             )
         )
         with contextlib.closing(_bind(settings)) as listener:

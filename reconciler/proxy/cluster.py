@@ -38,7 +38,11 @@ class Models:
         self._only = only
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await reply.send_json(send, view.model_list(self._board.current(), self._only))
+        status = self._board.current()
+        if status.unknown_because is not None:  # an empty list would be taken for the truth
+            await reply.send_problem(scope, send, errors.node_starting(status.unknown_because))
+        else:
+            await reply.send_json(send, view.model_list(status, self._only))
 
 
 class Model:
@@ -57,6 +61,8 @@ class Model:
         elif self._only is not None and (model := table.by_name.get(name)) is not None:
             problem = errors.not_of_the_type(model, (self._only,))
             await reply.send_problem(scope, send, problem)
+        elif (because := table.status.unknown_because) is not None:
+            await reply.send_problem(scope, send, errors.node_starting(because))
         else:
             known = view.model_names(table.status, self._only)
             await reply.send_problem(scope, send, errors.unknown_model(name, known))

@@ -155,6 +155,16 @@ def unknown_model(name: str, known: tuple[str, ...]) -> Problem:
     return Problem(status=404, code="model_not_found", message=message, param="model")
 
 
+def node_starting(because: str) -> Problem:
+    """`because`: a clause of which the node is the subject."""
+    return Problem(
+        status=503,
+        code="node_starting",
+        message=f"cannot answer yet: this node {because}",
+        headers=_retry_after(_SOON_SECONDS),
+    )
+
+
 def not_of_the_type(model: ModelStatus, listed: tuple[ModelType, ...]) -> Problem:
     """For a list of some types: it is not there, and the node has it all the same."""
     message = (

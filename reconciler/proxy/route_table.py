@@ -64,6 +64,8 @@ def choose(
 
 def _named(table: RouteTable, requested: str) -> ModelStatus | Problem:
     model = table.by_name.get(requested)
+    if model is None and table.status.unknown_because is not None:
+        return errors.node_starting(table.status.unknown_because)
     if model is None:
         return errors.unknown_model(requested, tuple(sorted(table.by_name)))
     return model
@@ -71,6 +73,8 @@ def _named(table: RouteTable, requested: str) -> ModelStatus | Problem:
 
 def _only(table: RouteTable, wanted: Types) -> ModelStatus | Problem:
     models = [model for type_ in wanted for model in table.by_type[type_]]
+    if not models and table.status.unknown_because is not None:
+        return errors.node_starting(table.status.unknown_because)
     if not models and table.status.revision.applied is None:
         return errors.none_of_type_yet(wanted)
     if not models:

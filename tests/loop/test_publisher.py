@@ -10,7 +10,7 @@ from reconciler.plan.desired import Desired, DesiredModel, ModelSpec
 from reconciler.plan.ids import ModelName, NodeName, Place, SpecHash
 from reconciler.plan.observed import Failure
 from reconciler.plan.phase import State
-from reconciler.status import Status
+from reconciler.status import JUST_STARTED, Status
 
 M = ModelName("m")
 
@@ -120,6 +120,21 @@ async def test_before_the_first_read_nothing_is_ready() -> None:
         (), {}, Understanding(), waits=("no valid manifest was read yet",)
     )
     assert not published[-1].ready
+
+
+async def test_why_the_models_are_not_known_is_said_until_they_are() -> None:
+    published = Published()
+    publisher = published.publisher()
+    for read in (
+        Understanding(),
+        Understanding(source_error="cannot read /x"),
+        Understanding(location="/x", desired=desired()),
+    ):
+        await publisher.report((), {}, read)
+    just_started, no_manifest, known = [status.unknown_because for status in published]
+    assert just_started == JUST_STARTED
+    assert no_manifest == "has no manifest yet: no valid one was read so far"
+    assert known is None
 
 
 async def test_a_draining_node_goes_on_saying_so() -> None:

@@ -151,6 +151,18 @@ async def test_models_are_listed_by_name_and_alias_with_their_state(llm: StandIn
         ]
 
 
+async def test_a_node_that_is_starting_lists_no_models_but_says_so() -> None:
+    """An empty list would be taken for the truth, and OpenAI's clients repeat a 503, not a 404."""
+    async with running_agent() as agent:
+        agent.board.now = replace(agent.board.now, unknown_because="has just started")
+        for path in ("/v1/models", "/v1/models/llm", "/api/inference/embedding/v1/models"):
+            answer = await agent.get(path)
+            assert (answer.status, answer.error["code"]) == (503, "node_starting")
+            assert int(answer.headers["Retry-After"]) > 0
+        assert (await agent.chat({"model": "llm"})).error["code"] == "node_starting"
+        assert (await agent.get("/healthz")).status == 200
+
+
 @pytest.mark.parametrize("path", ["/v1/models/org/llm", "/v1/models/org%2Fllm"])
 async def test_one_model_is_found_by_a_name_with_a_slash(llm: StandIn, path: str) -> None:
     async with running_agent(llm.as_model("org/llm", aliases=("short",))) as agent:

@@ -71,6 +71,24 @@ def test_no_name_and_nothing_of_the_type_is_503(models: tuple[ModelStatus, ...])
         assert header(problem, retry) is not None
 
 
+@pytest.mark.parametrize("ask", ["a", "", None])
+def test_before_its_models_are_known_a_node_is_starting(ask: str | None) -> None:
+    """OpenAI's clients repeat a 503, not a 404."""
+    starting = replace(status(), unknown_because="has just started")
+    problem = choose(build(starting), ask, (LLM,), now=NOW)
+    assert isinstance(problem, Problem)
+    assert (problem.status, problem.code) == (503, "node_starting")
+    assert "this node has just started" in problem.message
+    assert header(problem, b"retry-after") == b"5"
+    assert header(problem, b"x-xgen-not-started") == b"1"
+
+
+def test_what_runs_already_answers_while_the_other_models_are_not_known() -> None:
+    starting = replace(status(model("a", port=1)), unknown_because="has just started")
+    for ask in ("a", None):
+        assert isinstance(choose(build(starting), ask, (LLM,), now=NOW), Choice)
+
+
 def test_an_unknown_name_is_404_and_says_what_there_is() -> None:
     problem = refused(model("a", port=1, aliases=("x",)), ask="nope")
     assert (problem.status, problem.code, problem.type) == (
