@@ -148,7 +148,7 @@ class Engine:
 class ModelStatus:
     """One model that is selected for this node, or still runs here.
 
-    `degraded`: why it runs its last good spec and not the manifest's; None: it does not.
+    `degraded`: why its last good spec serves or comes, and not the manifest's; None: it does not.
     `endpoint` is set while requests may be routed to it; `pid` while a process lives.
     `reason`: one sentence. `last_lines`: the end of the backend's log after a failure.
     `progress`: of a fetch under way, or of a newer push's. `digest`: of the model's own files;

@@ -35,7 +35,7 @@ from reconciler.loop.standstill import Scene, Standstill, standstill
 from reconciler.loop.surging import Surges
 from reconciler.loop.troubles import Troubles
 from reconciler.metrics import Metrics, TickResult
-from reconciler.plan.actions import AbortFetch, Plan
+from reconciler.plan.actions import AbortFetch, Outlook, Plan
 from reconciler.plan.desired import Desired, DesiredModel
 from reconciler.plan.ending import NOBODY, OnExit, ending
 from reconciler.plan.ids import ModelName
@@ -209,7 +209,8 @@ class Reconciler:
         if scene.ending:
             views = self._observer.see().views
             made = ending(made, views.keys(), staying(views) if self._leaves else NOBODY)
-        self._troubles.tell(self._books, self._reverts.reversions)
+        reverts = self._reverts
+        self._troubles.tell(self._books, reverts.reversions, reverts.told(made), reverts.given)
         await self._dispatch(made, looks, now)
         await self._report(made, scene)
         if self._surges.note(made.staying):
@@ -319,7 +320,7 @@ class Reconciler:
         seen, looks = self._observer.see(), scene.looks
         facts = {
             outlook.model: self._facts(
-                outlook.model,
+                outlook,
                 looks.get(outlook.model),
                 seen.views.get(outlook.model, ()),
                 seen.in_flight.get(outlook.model),
@@ -356,12 +357,13 @@ class Reconciler:
 
     def _facts(
         self,
-        model: ModelName,
+        outlook: Outlook,
         look: Look | None,
         views: tuple[BackendView, ...],
         effect: InFlight | None,
         noticed: Noticed | None,
     ) -> ModelFacts:
+        model = outlook.model
         return ModelFacts(
             desired=look.desired if look else None,
             views=views,
@@ -375,5 +377,5 @@ class Reconciler:
             progress=self._effects.progress(model),
             files=look.files if look else None,
             noticed=noticed,
-            degraded=self._reverts.degraded(model),
+            degraded=self._reverts.degraded(outlook),
         )

@@ -40,12 +40,14 @@ class Reversion:
     trouble: Trouble
     files: FilesCached | None = None
 
-    @property
-    def reason(self) -> str:
-        """As a clause of which the model is the subject."""
-        return (
-            f"runs its last good spec {self.good.spec_hash}{self.difference}: {self.trouble.reason}"
-        )
+    def told(self, now: Outlook, *, suspended: bool) -> str | None:
+        """As a clause of which the model is the subject; None: the last good one neither serves
+        nor comes."""
+        if now.state in _HOPELESS or (suspended and now.process is None):
+            return None
+        does = "runs" if now.state is State.LOADED else "goes back to"
+        what = f"{does} its last good spec {self.good.spec_hash}{self.difference}"
+        return f"{what}: {self.trouble.reason}"
 
     @property
     def difference(self) -> str:
@@ -137,10 +139,22 @@ class Reverts:
             later[name] = (*later.get(name, ()), each.wanted.spec)
         return later
 
-    def degraded(self, model: ModelName) -> str | None:
-        """Why it is not as the manifest has it; None: it is."""
-        reversion = self._last.reversions.get(model)
-        return reversion.reason if reversion is not None else None
+    @property
+    def given(self) -> Desired | None:
+        """As the manifest has it."""
+        return self._last.given
+
+    def told(self, made: Plan) -> Mapping[ModelName, str]:
+        """Of each model whose last good spec serves or comes: why it is not as the manifest has
+        it."""
+        told = {each.model: self.degraded(each) for each in made.outlook}
+        return {model: why for model, why in told.items() if why is not None}
+
+    def degraded(self, now: Outlook) -> str | None:
+        """Why it is not as the manifest has it; None: it is, or its last good spec does not come
+        back either."""
+        reversion = self._last.reversions.get(now.model)
+        return reversion.told(now, suspended=self._suspended) if reversion is not None else None
 
     def failure(self, model: ModelName, books: Books) -> Failure | None:
         """The one that counts: of what is wanted, whatever became of the last good one."""
@@ -173,7 +187,9 @@ class Reverts:
         if not reversions:
             return made
         outlook = tuple(
-            _shown(each, reversions[each.model]) if each.model in reversions else each
+            _shown(each, reversions[each.model], suspended=self._suspended)
+            if each.model in reversions
+            else each
             for each in made.outlook
         )
         dues = [each.trouble.due for each in reversions.values() if each.trouble.due is not None]
@@ -181,6 +197,10 @@ class Reverts:
         if made.next_at is not None:
             times.append(made.next_at)
         return replace(made, outlook=outlook, next_at=min(times, default=None))
+
+    @property
+    def _suspended(self) -> bool:
+        return self._last.given is not None and self._last.given.suspend
 
     def _reversion(
         self, model: DesiredModel, seen: Seen, books: Books, now: float
@@ -304,14 +324,14 @@ def _instances(
     return frozenset(runs), frozenset(loads)
 
 
-def _shown(outlook: Outlook, reversion: Reversion) -> Outlook:
+def _shown(outlook: Outlook, reversion: Reversion, *, suspended: bool) -> Outlook:
     trouble = reversion.trouble
     target = Target(
         spec_hash=reversion.wanted.spec_hash,
         state=State.BLOCKED if trouble.due is None else State.ERROR,
         reason=trouble.reason,
     )
-    if outlook.state in _HOPELESS:
+    if reversion.told(outlook, suspended=suspended) is None:
         reason = (
             f"cannot go back to the last good spec {reversion.good.spec_hash}: {outlook.reason}"
         )

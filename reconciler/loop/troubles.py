@@ -5,8 +5,10 @@ from collections.abc import Mapping
 from reconciler.events import EventKind, Journal, Level
 from reconciler.loop.books import Books
 from reconciler.loop.reverts import Reversion
+from reconciler.plan import retry
+from reconciler.plan.desired import Desired, DesiredModel
 from reconciler.plan.ids import FilesDigest, ModelName, SpecHash
-from reconciler.plan.retry import told
+from reconciler.plan.revert import may_revert
 
 _Loop = tuple[ModelName, SpecHash, FilesDigest | None]
 
@@ -17,11 +19,19 @@ class Troubles:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._loops: set[_Loop] = set()
-        self._reverted: dict[ModelName, str] = {}
+        self._reverted: dict[ModelName, Reversion] = {}
 
-    def tell(self, books: Books, reversions: Mapping[ModelName, Reversion]) -> None:
+    def tell(
+        self,
+        books: Books,
+        reversions: Mapping[ModelName, Reversion],
+        told: Mapping[ModelName, str],
+        given: Desired | None,
+    ) -> None:
+        """`told`: of each model whose last good spec serves or comes. `given`: the manifest's."""
         self._tell_loops(books)
-        self._tell_reversions(reversions)
+        self._tell_reversions(reversions, told)
+        self._tell_ended(reversions, given)
 
     def _tell_loops(self, books: Books) -> None:
         before, self._loops = self._loops, set()
@@ -34,7 +44,7 @@ class Troubles:
             if loop not in before:
                 self._journal.record(
                     EventKind.CRASH_LOOP,
-                    told(failure),
+                    retry.told(failure),
                     model=model,
                     level=Level.WARNING,
                     count=failure.count,
@@ -43,19 +53,37 @@ class Troubles:
                     spec_hash=failure.spec_hash,
                 )
 
-    def _tell_reversions(self, reversions: Mapping[ModelName, Reversion]) -> None:
-        before, self._reverted = self._reverted, {}
-        for model, reversion in reversions.items():
-            self._reverted[model] = reversion.difference
-            if before.get(model) != reversion.difference:
+    def _tell_reversions(
+        self, reversions: Mapping[ModelName, Reversion], told: Mapping[ModelName, str]
+    ) -> None:
+        for model in reversions.keys() & told.keys():
+            before, now = self._reverted.get(model), reversions[model]
+            self._reverted[model] = now
+            if before is None or before.difference != now.difference:
                 self._journal.record(
                     EventKind.MODEL_REVERTED,
-                    reversion.reason,
+                    told[model],
                     model=model,
                     level=Level.WARNING,
-                    spec_hash=reversion.good.spec_hash,
-                    instead_of=reversion.wanted.spec_hash,
+                    spec_hash=now.good.spec_hash,
+                    instead_of=now.wanted.spec_hash,
                 )
-        for model in before.keys() - reversions.keys():
-            reason = "what the manifest wants is tried again, or the model is gone"
+
+    def _tell_ended(self, reversions: Mapping[ModelName, Reversion], given: Desired | None) -> None:
+        wanted = {each.name: each for each in given.models} if given is not None else {}
+        for model in self._reverted.keys() - reversions.keys():
+            reason = _ended_because(self._reverted.pop(model), wanted.get(model))
             self._journal.record(EventKind.REVERT_ENDED, reason, model=model)
+
+
+def _ended_because(reversion: Reversion, wanted: DesiredModel | None) -> str:
+    """`wanted`: the model as the manifest has it by now; None: it has gone."""
+    if wanted is None:
+        return "the model has gone from the manifest"
+    if not may_revert(wanted):
+        return "by the manifest, its last good spec is not to come back"
+    if wanted.spec_hash == reversion.wanted.spec_hash:
+        return "what the manifest wants is tried again"
+    if wanted.spec_hash == reversion.good.spec_hash:
+        return "the manifest has the last good spec again"
+    return "the manifest wants another spec by now, and that is tried"
