@@ -120,6 +120,8 @@ def _unknown_key(loc: Loc) -> str:
     if key in RESERVED:
         return RESERVED[key]
     known = _keys(_annotation(loc[:-1]))
+    if key in ASKED_BY and (asked := next((each for each in known if each in ASKED_BY), None)):
+        return f"a check holds either {asked} or {key}, not both"
     if close := nearest(key, known):
         return f"unknown key {shown(key)}; did you mean {close!r}?"
     if len(known) <= 8:
