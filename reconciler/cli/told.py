@@ -93,6 +93,8 @@ def planned_by(entry: Json, *, suspended: bool) -> Change:
     coming = _state(target["state"]) if target else state
     if coming is State.BLOCKED:
         verb = Verb.REFUSED
+    elif entry.get("asked_again") and not target:  # it runs: nothing is started
+        verb = Verb.UNCHANGED
     elif suspended:
         verb = _VERBS[state] if state in _GOES_ON else Verb.UNCHANGED
     elif target:

@@ -83,6 +83,7 @@ class Outlook:
 
     `state` is that of the instance that serves; with nothing serving, the newest instance's.
     `process`: the one that it is of; None: none lives. `coming`: the one that is to take its place.
+    `asked_again`: that one served an earlier agent, and has not answered this one yet.
     `needs`: of memory, by the spec that is wanted. `download_bytes`: what has to be fetched for it.
     """
 
@@ -90,6 +91,7 @@ class Outlook:
     state: State
     reason: str
     process: Nonce | None = None
+    asked_again: bool = False
     coming: Nonce | None = None
     target: Target | None = None
     retry_at: float | None = None

@@ -47,6 +47,7 @@ def _with_process(case: Case, process: ObservedProcess, step: Step) -> Outlook:
         state=state,
         reason=reason,
         process=process.nonce,
+        asked_again=state is State.LOADING and process.was_loaded,
         coming=case.coming.nonce if case.coming is not None else None,
         target=target,
         retry_at=_retry_at(step),

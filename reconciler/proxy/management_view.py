@@ -125,6 +125,7 @@ def _outlook(outlook: Outlook) -> Json:
         "target": {"spec_hash": target.spec_hash, "state": target.state, "reason": target.reason}
         if target
         else None,
+        "asked_again": outlook.asked_again,
         **figures_of(outlook.needs),
         "download_bytes": outlook.download_bytes,
     }

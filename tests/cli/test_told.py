@@ -30,6 +30,15 @@ def test_what_is_held_back_is_no_change(
     assert planned_by(entry, suspended=True).verb is suspended
 
 
+@pytest.mark.parametrize("suspended", [False, True])
+def test_what_an_earlier_agent_started_and_is_asked_again_is_no_start(suspended: bool) -> None:
+    entry = {"name": "m", "state": "loading", "reason": "is asked", "asked_again": True}
+    change = planned_by(entry, suspended=suspended)
+    assert (change.verb, change.reason) == (Verb.UNCHANGED, "is asked")
+    coming = planned_by({**entry, "target": COMING}, suspended=False)
+    assert coming.verb is Verb.RESTART
+
+
 def test_a_node_tells_by_a_condition_whether_it_is_suspended() -> None:
     assert is_suspended({"conditions": [{"type": "Suspended", "status": "True"}]})
     assert not is_suspended({"conditions": [{"type": "Suspended", "status": "False"}]})

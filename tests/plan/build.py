@@ -265,6 +265,8 @@ def outlook_lines(outlook: Outlook) -> list[str]:
     if outlook.target is not None:
         target = outlook.target
         lines.append(f"→ {target.spec_hash} {target.state}: {target.reason}")
+    if outlook.asked_again:
+        lines.append("asked again")
     if outlook.retry_at is not None:
         lines.append(f"retry at {outlook.retry_at:.1f}")
     return lines

@@ -153,6 +153,7 @@ async def test_the_plan_is_told_in_its_documented_shape() -> None:
                 "state": "loading",
                 "reason": "starts",
                 "target": None,
+                "asked_again": False,
                 "memory": {
                     "total_bytes": 65,
                     "complete": True,
