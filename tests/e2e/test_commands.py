@@ -336,12 +336,14 @@ def test_doctor_with_an_agent_tells_what_it_says_of_itself(running: Agent) -> No
 
     result = xgen_model("doctor", "--data-dir", running.data, "--output", "json")
 
-    found = {
-        (check["subject"], check["level"]): check for check in json.loads(result.stdout)["checks"]
-    }
-    assert f"pid {running.process.pid if running.process else 0} " in found["lock", "ok"]["message"]
-    assert "1 of 2 models loaded" in found["agent of node-a", "ok"]["message"]
-    assert "ManifestValid is False" in found["agent of node-a", "warn"]["message"]
+    found: dict[tuple[str, str], str] = {}
+    for check in json.loads(result.stdout)["checks"]:
+        of = check["subject"], check["level"]
+        found[of] = f"{found.get(of, '')}\n{check['message']}"
+    assert f"pid {running.process.pid if running.process else 0} " in found["lock", "ok"]
+    assert "1 of 2 models loaded" in found["agent of node-a", "ok"]
+    assert "its backends are stopped when it is told to end" in found["agent of node-a", "ok"]
+    assert "ManifestValid is False" in found["agent of node-a", "warn"]
 
 
 def test_an_agent_that_was_killed_is_told_from_one_that_is_busy(running: Agent) -> None:

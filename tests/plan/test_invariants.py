@@ -281,7 +281,7 @@ class PlannerAgainstTheWorld(RuleBasedStateMachine):
             assert model.strategy is not Strategy.RECREATE
 
     def check_stop(self, stop: StopBackend) -> None:
-        """What serves ends for a successor that serves already, or finds no room beside it."""
+        """What serves ends beside another that serves, or for one that finds no room beside it."""
         world = self.world
         process = world.process(stop.model, stop.nonce)
         wanted = world.wanted_instance(stop.model)
@@ -294,10 +294,10 @@ class PlannerAgainstTheWorld(RuleBasedStateMachine):
         if process.instance == wanted:
             assert process.reads_removed_files, "an unchanged model was touched"
             return
-        assert wanted is not None, "stopped before the new files were here"
         others = [each for each in world.processes[stop.model] if each is not process]
-        if any(each.instance == wanted and each.loaded_at is not None for each in others):
-            return
+        if any(each.loaded_at is not None and each.hung is None for each in others):
+            return  # one load ended just when yet another spec was wanted: the other one serves on
+        assert wanted is not None, "stopped before the new files were here"
         assert (stop.model, model.spec_hash) not in world.refused
         assert not others, "a gap while the next one loads"
         in_the_way = bool(set(process.gpus) & set(model.gpus))
