@@ -307,7 +307,7 @@ class Backends:
         """Its record goes, unless somebody carries its nonce who cannot be shown to be of it, as an
         orphan of an earlier agent's: then only with him, and he is told of till then."""
         if not kin.born_here:
-            found = await asyncio.to_thread(find_leftovers, (kin.record,))
+            found = await asyncio.to_thread(find_leftovers, (kin.record,), kin.record.folder)
             if found.doubtful:
                 self._told.add(kin.record.nonce)
                 self._earlier |= found.open
@@ -385,16 +385,16 @@ class Backends:
     async def _read_records(self, only: Container[Nonce] | None) -> tuple[Kin, ...]:
         """Compare the records of earlier agents with /proc; who lives. `only`: these, not all."""
 
-        def read() -> tuple[Findings, tuple[str, ...]]:
+        def read() -> Findings:
             records, unreadable = self._records.read()
-            findings = find_leftovers([r for r in records if only is None or r.nonce in only])
-            return findings, unreadable
+            asked = [record for record in records if only is None or record.nonce in only]
+            return find_leftovers(asked, self._records.identity(), unreadable)
 
-        findings, unreadable = await asyncio.to_thread(read)
+        findings = await asyncio.to_thread(read)
         for ended in findings.ended:
             await self._remove(ended.record)
-            if ended.record.nonce not in self._held and ended.record.nonce not in self._told:
+            if not ended.copy and ended.record.nonce not in self._held.keys() | self._told:
                 self._ended_unseen.append(ended)
         self._earlier = findings.open
-        self._problems = (*unreadable, *findings.problems)
+        self._problems = findings.problems
         return findings.alive

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from reconciler.apply.kept_spec import decode_spec, encode_spec
-from reconciler.apply.records import cause_and_cure
+from reconciler.apply.records import cause_and_cure, read_regular
 from reconciler.errors import Transient
 from reconciler.plan.ids import FilesDigest, GpuUuid, Instance, ModelName, SpecHash
 from reconciler.plan.observed import Failure
@@ -209,7 +209,7 @@ def _written(block: Block) -> _Block:
 
 
 def _decode(path: Path, at: float) -> tuple[ModelName, History]:
-    content = path.read_bytes()
+    content = read_regular(path)
     version = msgspec.json.decode(content, type=_Version).version
     if version != VERSION:
         raise ValueError(f"it has version {version}, this agent knows {VERSION}")

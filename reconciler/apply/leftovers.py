@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import msgspec
 
@@ -23,11 +24,13 @@ from reconciler.plan.ids import Nonce
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
     """A record of which nothing lives, and nobody could be meant. `why`: as a clause. `unseen`: it
-    ended by itself, or by somebody's hand, while no agent was there to see it."""
+    ended by itself, or by somebody's hand, while no agent was there to see it. `copy`: a record of
+    another folder's."""
 
     record: SpawnRecord
     why: str
     unseen: bool = False
+    copy: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,29 +50,43 @@ class Findings:
         return frozenset((*alive, *(record.nonce for record in self.doubtful)))
 
 
-def find_leftovers(records: Sequence[SpawnRecord]) -> Findings:
-    """Compare records with /proc. Blocks for a look at every process."""
+def find_leftovers(
+    records: Sequence[SpawnRecord],
+    folder: str | None,
+    unreadable: Mapping[Nonce, str] = MappingProxyType({}),
+) -> Findings:
+    """Compare records with /proc. Blocks for a look at every process.
+
+    `folder`: the identity of the one that they are in. `unreadable`: what is wrong with records
+    that tell no more than their name.
+    """
     boot, namespace = boot_id(), pid_namespace() or "unknown"
     table = read_processes()
     nonces = _nonces(table)
     alive: list[Kin] = []
     ended: list[Ended] = []
     doubtful: list[SpawnRecord] = []
-    problems: list[str] = []
+    problems = [_of_unreadable(nonce, why, table, nonces) for nonce, why in unreadable.items()]
     for record in records:
         doubts: list[str] = []
         kin = None
+        copy = False  # what ended with its boot or container, nobody serves by
         if record.boot_id == boot and record.pid_namespace == namespace:
             kin = _kin(record, table, nonces)
             kin.look(table)
-            doubts = _doubts(kin, table, nonces)
+            copy = record.is_copy_in(folder)
+            doubts = [*_doubts(kin, table, nonces), *(_of_copy(kin) if copy else ())]
         elif record.boot_id == boot:
             doubts = _foreign_doubts(record, table)
         problems.extend(doubts)
-        if kin and kin.alive:
+        if kin and copy and kin.leader is not None:
+            kin.leader.close()
+        if kin and kin.alive and not copy:
             alive.append(kin)
         elif doubts:
             doubtful.append(record)
+        elif copy:
+            ended.append(_ended_copy(record))
         else:
             ended.append(_ended(record, same_boot=record.boot_id == boot, seen=kin is not None))
     return Findings(
@@ -91,6 +108,12 @@ def _ended(record: SpawnRecord, *, same_boot: bool, seen: bool) -> Ended:
     if record.stopping:
         return Ended(record=record, why="its agent had begun to stop it")
     return Ended(record=record, why="how, nobody has seen", unseen=True)
+
+
+def _ended_copy(record: SpawnRecord) -> Ended:
+    """Its traces are of the other folder's spawn, whose agent removes them."""
+    bare = msgspec.structs.replace(record, scratch=(), cgroup=None)
+    return Ended(record=bare, why="another data folder's agent started it", copy=True)
 
 
 def _nonces(table: ProcessTable) -> Mapping[int, str]:
@@ -158,6 +181,25 @@ def _doubts(kin: Kin, table: ProcessTable, nonces: Mapping[int, str]) -> list[st
             f"environment does not hold the nonce {record.nonce}; left alone"
         )
     return doubts
+
+
+def _of_copy(kin: Kin) -> list[str]:
+    """Whoever holds the other folder may live, and serve by these."""
+    record = kin.record
+    return [
+        f"process {process} is of {record.model} ({record.nonce}), which another data folder's "
+        "agent started: this folder is a copy; left alone, for that agent, or for you to end"
+        for process in kin.alive
+    ]
+
+
+def _of_unreadable(nonce: Nonce, why: str, table: ProcessTable, nonces: Mapping[int, str]) -> str:
+    carriers = [str(table[pid]) for pid, carried in sorted(nonces.items()) if carried == nonce]
+    if not carriers:
+        return why
+    listed = ", ".join(carriers)
+    who = f"processes {listed} carry" if len(carriers) > 1 else f"process {listed} carries"
+    return f"{why}; {who} its nonce; left alone"
 
 
 def _same(process: Process, record: SpawnRecord) -> bool:

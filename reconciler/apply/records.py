@@ -9,6 +9,8 @@ its nonce.
 import contextlib
 import errno
 import os
+import stat
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -31,7 +33,8 @@ class SpawnRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     could be made. `loaded`: it served once. `stopping`: its stop was wanted, and has begun.
     `spec`, `launch`: for the next agent, which takes it over by them (`apply.adoption`); apart, so
     that a record tells of a process though they cannot be read. `launch_hash`: of command and
-    variables; to compare starts by.
+    variables; to compare starts by. `folder`: the one that it was written into; None: by a release
+    that did not note it.
     """
 
     version: int
@@ -63,6 +66,7 @@ class SpawnRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     spec: msgspec.Raw = NOTHING
     launch: msgspec.Raw = NOTHING
     launch_hash: str | None = None
+    folder: str | None = None
 
     @property
     def instance(self) -> Instance:
@@ -72,6 +76,10 @@ class SpawnRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     def all_sessions(self) -> tuple[int, ...]:
         """The first one first; empty while the process is not known."""
         return (self.session, *self.sessions) if self.session is not None else ()
+
+    def is_copy_in(self, folder: str | None) -> bool:
+        """Written into another folder than this one, whose agent may live."""
+        return self.folder is not None and self.folder != folder
 
 
 class _Version(msgspec.Struct):
@@ -91,8 +99,17 @@ class Records:
             with contextlib.suppress(OSError):
                 partial.unlink()
 
+    def identity(self) -> str | None:
+        """Of the folder: a move keeps it, and another path to it; a copy, or what a backup brings
+        back, has another one. None: it is not there."""
+        try:
+            status = self._folder.stat()
+        except FileNotFoundError:
+            return None
+        return f"{status.st_dev}:{status.st_ino}"
+
     def write(self, record: SpawnRecord) -> None:
-        """Whole or not at all, and on the disk when it returns.
+        """Whole or not at all, and on the disk when it returns; with the folder that it is in.
 
         Raises Transient: "cannot write its record: <cause>; <what to do>".
         """
@@ -100,6 +117,7 @@ class Records:
         partial = path.with_suffix(".partial")
         try:
             self._make_folder()
+            record = msgspec.structs.replace(record, folder=self.identity())
             file = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
             with os.fdopen(file, "wb") as stream:
                 stream.write(msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
@@ -123,18 +141,18 @@ class Records:
             return f"cannot remove spawn record {path}: {cause_and_cure(exc, self._folder)}"
         return None
 
-    def read(self) -> tuple[tuple[SpawnRecord, ...], tuple[str, ...]]:
-        """All records that can be read, and what is wrong with each that cannot.
+    def read(self) -> tuple[tuple[SpawnRecord, ...], Mapping[Nonce, str]]:
+        """All records that can be read, and what is wrong with each that cannot, by its name.
 
         One of the latter is left where it is: what it speaks of may live.
         """
-        records, problems = [], []
+        records, problems = [], {}
         for path in sorted(self._folder.glob("*.json")):
             try:
                 records.append(_decode(path))
             except (OSError, msgspec.MsgspecError, ValueError) as exc:
-                problems.append(f"cannot read spawn record {path}: {exc}")
-        return tuple(records), tuple(problems)
+                problems[Nonce(path.stem)] = f"cannot read spawn record {path}: {exc}"
+        return tuple(records), problems
 
     def _make_folder(self) -> None:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -157,8 +175,21 @@ def cause_and_cure(exc: OSError, folder: Path) -> str:
     return f"{cause}; {cure}"
 
 
+def read_regular(path: Path) -> bytes:
+    """Raises OSError or ValueError. Never waits, as the opening of a named pipe does."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    file = os.open(path, flags)
+    try:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            raise ValueError("it is no regular file")
+        with os.fdopen(file, "rb", closefd=False) as stream:
+            return stream.read()
+    finally:
+        os.close(file)
+
+
 def _decode(path: Path) -> SpawnRecord:
-    content = path.read_bytes()
+    content = read_regular(path)
     version = msgspec.json.decode(content, type=_Version).version
     if version != VERSION:
         raise ValueError(f"it has version {version}, this agent knows {VERSION}")

@@ -117,6 +117,19 @@ def test_one_that_cannot_be_read_costs_no_other_and_is_kept(
     assert Histories(tmp_path).read(at=7.0) == ({M: HISTORY, other: HISTORY}, ())
 
 
+def test_a_named_pipe_in_its_place_is_not_waited_for(tmp_path: Path) -> None:
+    histories = Histories(tmp_path)
+    pipe = tmp_path / f"{M}.json"
+    os.mkfifo(pipe)
+
+    found, (problem,) = histories.read(at=7.0)
+    histories.write(M, HISTORY)
+
+    assert found == {}
+    assert problem.startswith(f"cannot read {pipe}: it is no regular file; ")
+    assert Histories(tmp_path).read(at=7.0) == ({M: HISTORY}, ())
+
+
 def test_a_disk_that_takes_nothing_leaves_what_was_there(tmp_path: Path) -> None:
     histories = Histories(tmp_path / "history")
     histories.write(M, HISTORY)

@@ -90,10 +90,14 @@ def _left_behind(folder: Path) -> Finding | None:
     """Backends that outlived their agent."""
     if lock_holder(folder) is not None:
         return None
-    records, problems = Records(folder / "spawns").read()
+    spawns = Records(folder / "spawns")
+    found, problems = spawns.read()
+    records = [record for record in found if not record.is_copy_in(spawns.identity())]
     alive = [r for r in records if r.pid is not None and Path(f"/proc/{r.pid}").exists()]
     if problems:
-        return warn("left behind", "; ".join(problems), "look at those files before you remove any")
+        return warn(
+            "left behind", "; ".join(problems.values()), "look at those files before you remove any"
+        )
     if alive:
         listed = ", ".join(f"{record.model} (pid {record.pid})" for record in alive)
         return warn(
