@@ -94,6 +94,7 @@ def test_a_killed_agent_costs_its_streams_and_no_model(agent: Agent) -> None:
     agent.wait_model("a", lambda now: now["state"] == "loaded" and now["restarts"] == 1)
 
 
+@pytest.mark.slow
 def test_what_changed_in_the_manifest_meanwhile_is_made_true(agent: Agent) -> None:
     before = [model(name) for name in ("kept", "renamed", "changed", "removed", "disabled")]
     agent.write(manifest(*before))

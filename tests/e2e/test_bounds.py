@@ -3,12 +3,14 @@
 import json
 
 import httpx
+import pytest
 
 from tests.e2e.agent import Agent
 from tests.e2e.conftest import MakeAgent
 from tests.e2e.manifests import manifest, model
 
 
+@pytest.mark.slow
 def test_sites_set_their_own_bounds(make_agent: MakeAgent) -> None:
     agent = make_agent("--max-body-mib", "1", "--queue-length", "0", "--heartbeat-seconds", "0.1")
     _serve_one_that_hangs(agent)

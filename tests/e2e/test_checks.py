@@ -1,5 +1,7 @@
 """A model's checks stand between its load and its traffic. The stand-in says "token0 token1 …"."""
 
+import pytest
+
 from tests.e2e.agent import Agent
 from tests.e2e.manifests import manifest, model
 from tests.waiting import wait_until
@@ -62,6 +64,7 @@ def test_what_fails_a_check_never_serves_and_says_what_came(agent: Agent) -> Non
     assert "its checks or timeouts have changed" in forgiven[0]
 
 
+@pytest.mark.slow
 def test_a_check_that_gets_no_answer_in_time_has_failed(agent: Agent) -> None:
     never = '{STAND_IN: "--hang --probe-well"}'
     agent.write(checked(RIGHT, env=never, timeouts="{first_answer: 2s}"))
@@ -86,6 +89,7 @@ def test_a_vector_comes_from_a_file_of_the_model(agent: Agent) -> None:
     ) in failed["reason"]
 
 
+@pytest.mark.slow
 def test_a_file_that_the_hub_does_not_hold_is_told_before_a_start(agent: Agent) -> None:
     check = '{input: count, embedding_file: "@/none.json"}'
     agent.write(checked(check, type="embedding"))

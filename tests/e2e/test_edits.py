@@ -73,6 +73,7 @@ def test_a_variable_that_the_agent_does_not_have_costs_nothing(serving: Agent) -
     assert serves(serving, "a")
 
 
+@pytest.mark.slow
 def test_a_secret_s_file_that_is_missing_costs_nothing_until_it_is_there(serving: Agent) -> None:
     """The change is made by itself once the file appears; its content is never told."""
     before = pids(serving)

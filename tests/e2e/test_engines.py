@@ -57,6 +57,7 @@ def test_two_builds_of_one_backend_run_side_by_side(node: Agent) -> None:
     assert "engines of node-a: b2 is llama-server-cpu 2" in shown(node, "status")
 
 
+@pytest.mark.slow
 def test_a_name_that_leads_nowhere_blocks_only_who_names_it(make_agent: MakeAgent) -> None:
     agent = make_agent("--engine", "gone=llama-server-cpu:/nowhere/llama-server")
     agent.model_file()
@@ -94,6 +95,7 @@ def test_a_replaced_build_is_told_and_used_from_the_next_start_on(
     assert engine(after)["drift"] is None
 
 
+@pytest.mark.slow
 def test_a_build_that_goes_ends_nothing_and_is_found_when_it_is_back(
     node: Agent, tmp_path: Path
 ) -> None:
@@ -111,6 +113,7 @@ def test_a_build_that_goes_ends_nothing_and_is_found_when_it_is_back(
     assert node.wait_state("b", "loaded")["pid"] == before["pid"]
 
 
+@pytest.mark.slow
 def test_what_one_build_cannot_load_is_tried_with_the_next(node: Agent, tmp_path: Path) -> None:
     """R7: blocked until something that it depends on changes, the engine's program for one."""
     path = tmp_path / "b2" / "llama-server"
@@ -129,6 +132,7 @@ def test_what_one_build_cannot_load_is_tried_with_the_next(node: Agent, tmp_path
     assert [(each["data"]["version"], each["data"]["before"]) for each in changed] == [("3", "2")]
 
 
+@pytest.mark.slow
 def test_another_name_is_a_restart(node: Agent, tmp_path: Path) -> None:
     start(node, model("b"))
     before = node.wait_state("b", "loaded")

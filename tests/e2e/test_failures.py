@@ -39,6 +39,7 @@ def test_a_backend_that_dies_at_start_is_in_error_with_its_last_lines(agent: Age
     assert failed["retry_at"]
 
 
+@pytest.mark.slow
 def test_a_backend_that_always_dies_at_start_is_not_retried_in_a_tight_loop(agent: Agent) -> None:
     """R7: the third exit in a row during a load of what was never loaded here blocks it."""
     agent.write(manifest(model("a", env='{STAND_IN: "--exit-after 0 --exit-code 3"}')))

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.cli.command import xgen_model
 from tests.e2e.agent import Agent, llama_server_stand_in
 from tests.e2e.conftest import MakeAgent
@@ -68,6 +70,7 @@ def says(text: str) -> Callable[[dict[str, Any]], bool]:
     return lambda entry: text in entry["reason"]
 
 
+@pytest.mark.slow
 def test_models_get_gpus_keep_them_and_lose_none_to_each_other(
     make_agent: MakeAgent, libraries: GpuLibraries
 ) -> None:

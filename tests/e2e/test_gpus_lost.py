@@ -34,6 +34,7 @@ def amiss(agent: Agent) -> list[str]:
     return [each["reason"] for each in events if each["kind"] == "GpusChanged"]
 
 
+@pytest.mark.slow
 def test_a_model_waits_for_a_gpu_that_is_lost_from_the_start_and_runs_once_it_is_back(
     agent: Agent, libraries: GpuLibraries
 ) -> None:
@@ -61,6 +62,7 @@ def test_a_model_waits_for_a_gpu_that_is_lost_from_the_start_and_runs_once_it_is
     assert agent.stop() == 0
 
 
+@pytest.mark.slow
 def test_after_a_restart_without_a_gpu_the_numbers_of_the_others_mean_the_same(
     agent: Agent, libraries: GpuLibraries
 ) -> None:

@@ -54,6 +54,7 @@ def left(agent: Agent) -> list[str]:
     return [line.split('"pid": ')[1].split(",")[0] for line in lines]
 
 
+@pytest.mark.slow
 def test_what_serves_and_what_loads_is_left_and_taken_over(leaving: Agent) -> None:
     slow = model("slow", env='{STAND_IN: "--ready-after 600"}')
     begin(leaving, model("a"), slow, a="loaded", slow="loading")
@@ -107,6 +108,7 @@ def test_requests_have_no_longer_than_their_model_allows(leaving: Agent) -> None
     end_what_is_left(leaving)
 
 
+@pytest.mark.slow
 def test_a_second_signal_does_not_wait_and_a_third_cuts(leaving: Agent) -> None:
     begin(leaving, model("a", env=ENDLESS, timeouts="{drain: 1h}"), a="loaded")
     with stream_in_flight(leaving):

@@ -96,6 +96,7 @@ def test_the_commands_show_its_type(both: Agent, tmp_path: Path) -> None:
     assert xgen_model("validate", both.manifests).returncode == 0
 
 
+@pytest.mark.slow
 def test_files_without_a_head_are_refused_until_better_ones_come(agent: Agent) -> None:
     """llama.cpp#25447: it would answer with a number that means nothing."""
     stored(agent, head=False)

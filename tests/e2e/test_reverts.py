@@ -90,6 +90,7 @@ def test_what_cannot_load_gives_way_to_the_last_good_spec(
     assert agent.condition("Degraded") is None
 
 
+@pytest.mark.slow
 def test_an_operator_may_have_it_tried_at_once(agent: Agent) -> None:
     up(agent)
     flaw = agent.root / "flaw"
@@ -151,6 +152,7 @@ def test_a_block_and_the_last_good_spec_outlive_the_agent(agent: Agent) -> None:
     assert found["target"]["state"] == "blocked"
 
 
+@pytest.mark.slow
 def test_a_history_that_cannot_be_read_is_told_kept_and_stops_nothing(agent: Agent) -> None:
     good = up(agent)
     kill(agent)

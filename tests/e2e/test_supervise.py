@@ -64,6 +64,7 @@ def test_a_crash_of_the_agent_costs_no_model(supervised: Agent) -> None:
     assert supervised.processes() == []
 
 
+@pytest.mark.slow
 def test_an_agent_that_is_killed_while_it_ends_leaves_no_backend(supervised: Agent) -> None:
     deaf = '{STAND_IN: "--ignore-sigterm"}'
     pid = serving(supervised, model("a", env=deaf, timeouts="{stop: 2s, kill: 10s}"))
@@ -76,6 +77,7 @@ def test_an_agent_that_is_killed_while_it_ends_leaves_no_backend(supervised: Age
     assert supervised.processes() == []
 
 
+@pytest.mark.slow
 def test_an_agent_whose_supervisor_is_killed_ends_as_it_was_told(supervised: Agent) -> None:
     pid = serving(supervised)
     agent = pid_of_agent(supervised)

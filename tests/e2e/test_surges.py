@@ -90,6 +90,7 @@ def test_a_change_under_load_fails_no_request_and_cuts_no_answer(agent: Agent) -
     assert 'xgen_model_restarts_total{model="a",reason="changed"} 1' in page
 
 
+@pytest.mark.slow
 def test_what_never_gets_ready_costs_nothing_and_the_next_good_one_comes(agent: Agent) -> None:
     """R7: a failure before the old process was stopped."""
     agent.write(manifest(model("a")))
@@ -112,6 +113,7 @@ def test_what_never_gets_ready_costs_nothing_and_the_next_good_one_comes(agent: 
     wait_until(lambda: agent.processes() == [now["pid"]], what="nobody else")
 
 
+@pytest.mark.slow
 def test_a_change_of_mind_ends_the_new_process_and_leaves_the_old_one(agent: Agent) -> None:
     agent.write(manifest(model("a")))
     agent.start()
