@@ -153,7 +153,8 @@ async def test_what_is_no_regular_file_is_reported_and_holds_up_no_start(world: 
 async def test_who_carries_the_nonce_of_a_torn_record_is_named(world: World) -> None:
     dead = await dead_agent(world)
     record = dead.record
-    record.write_text(record.read_text()[:100])
+    whole = record.read_text()
+    record.write_text(whole[:100])
 
     await dead.next_agent()
 
@@ -165,6 +166,9 @@ async def test_who_carries_the_nonce_of_a_torn_record_is_named(world: World) -> 
     await dead.next_agent()
     (problem,) = world.backends.problems
     assert "its nonce" not in problem
+    record.write_text(whole)
+    await dead.next_agent()
+    assert world.records() == []
 
 
 async def test_an_old_record_whose_pid_is_now_somebody_elses_kills_nobody(
