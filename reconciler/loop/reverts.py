@@ -132,8 +132,9 @@ class Reverts:
         return self._refused != before
 
     def later(self, books: Books) -> Mapping[ModelName, tuple[ModelSpec, ...]]:
-        """What may come back, and what will be tried again."""
-        goods = {name: books.last_good(name) for name in books.models()}
+        """What may come back of the models that the manifest has, and what will be tried again."""
+        given = self._last.given.models if self._last.given is not None else ()
+        goods = {model.name: books.last_good(model.name) for model in given}
         later = {name: (good.spec,) for name, good in goods.items() if good is not None}
         for name, each in self._last.reversions.items():
             later[name] = (*later.get(name, ()), each.wanted.spec)
