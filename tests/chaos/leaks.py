@@ -82,7 +82,9 @@ def after_its_end(world: World) -> list[str]:
     found = [f"process {each}" for each in seen.everyone if not world.doubtful(each)]
     found += [f"record {name}" for name in _records(world) - _spoken_for(world)]
     found += [f"port {port} is held" for port in _listening() - {own_ports()[3]}]
-    found += [f"temporary file {path}" for path in sorted(world.agent.scratch.iterdir())]
+    of_doubtful = {f"xgen-{nonce}" for nonce in _spoken_for(world)}
+    scratch = sorted(world.agent.scratch.iterdir())
+    found += [f"temporary file {path}" for path in scratch if path.name not in of_doubtful]
     if (world.agent.data / "agent.json").exists():
         found.append("agent.json")
     return found + _partial_files(world)
