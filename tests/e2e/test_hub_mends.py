@@ -84,6 +84,11 @@ def events(agent: Agent, kind: str) -> list[Entry]:
     return [each for each in told if each["kind"] == kind]
 
 
+def serves_while_its_successor_is_blocked(entry: Entry) -> bool:
+    target = entry["target"]
+    return entry["state"] == "loaded" and target is not None and target["state"] == "blocked"
+
+
 def test_what_is_damaged_in_the_hub_is_blocked_until_it_is_pushed_again(
     make_agent: MakeAgent, s3: S3Server
 ) -> None:
@@ -120,17 +125,19 @@ def test_what_is_damaged_in_the_hub_is_blocked_until_it_is_pushed_again(
     assert agent.stop() == 0
     agent.start()
     agent.wait_up()
-    assert agent.wait_state("a", "blocked")["reason"] == blocked
+    again = agent.wait_model("a", serves_while_its_successor_is_blocked)
+    assert again["target"]["reason"] == blocked
     assert pulled_bytes(agent) == 0
 
     assert agent.post("/api/management/reconcile", {"retry": True}).status_code == 200
     wait_until(lambda: len(events(agent, "EffectFailed")) == 2, what="it is tried anew")
-    assert agent.wait_state("a", "blocked")["reason"] == blocked
+    again = agent.wait_model("a", serves_while_its_successor_is_blocked)
+    assert again["target"]["reason"] == blocked
     assert pulled_bytes(agent) == 3 * len(LARGE)
 
     assert "uploaded" in push(agent, "gguf/next_model", LARGE)
     assert agent.post("/api/management/reconcile", {}).status_code == 200
-    agent.wait_state("a", "loaded")
+    agent.wait_model("a", lambda each: (each["state"], each["target"]) == ("loaded", None))
     assert pulled_bytes(agent) == 4 * len(LARGE)
     assert events(agent, "FailureForgiven")[-1]["reason"] == (
         f"the hub holds another file now; it had failed: {said}"
