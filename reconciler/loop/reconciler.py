@@ -51,6 +51,9 @@ REST_RATIO = 5.0
 """Rest to work. What wakes the loop meanwhile is one tick: hundreds of models that retry, each at
 its own moment, would else keep a core busy."""
 LONGEST_REST_SECONDS = 0.25
+SETTLING_ROUNDS = 1000
+"""Far more than any number of models and GPUs has needed: a fault of ours must not hold up the
+node."""
 FAULT_SECONDS = 2.0
 """After a tick that our own fault ended."""
 
@@ -225,18 +228,30 @@ class Reconciler:
 
     async def _settle(self, wanted: Desired | None, seen: Seen, now: float) -> tuple[Gpus, Looks]:
         """What each model gets, and what it is: its source, its fallback, or what was last good."""
-        while True:
-            chosen = self._fallbacks.settle(wanted, seen.views)
-            desired = await asyncio.to_thread(self._reverts.settle, chosen, seen, self._books, now)
-            gpus = self._gpus.look(desired, seen, self._backends.families())
-            looks = await self._look(gpus, seen)
-            if self._fallbacks.learn(self._reverts.as_wanted(looks), seen.views, gpus.roll):
-                continue
-            if self._reverts.learn(looks, gpus.roll):
-                continue
-            changes = self._surges.changes(looks, seen, gpus.roll, self._books)
-            if not self._gpus.learn(barred(gpus, looks, seen, self._books), changes):
-                return gpus, looks
+        gpus, looks, again = await self._choose(wanted, seen, now)
+        rounds = 1
+        while again and rounds < SETTLING_ROUNDS:
+            gpus, looks, again = await self._choose(wanted, seen, now)
+            rounds += 1
+        if again:
+            _log.error("what models get does not settle; it is taken as it stands")
+        return gpus, looks
+
+    async def _choose(
+        self, wanted: Desired | None, seen: Seen, now: float
+    ) -> tuple[Gpus, Looks, bool]:
+        """One round; at its end, whether something was learned that asks for another."""
+        chosen = self._fallbacks.settle(wanted, seen.views)
+        desired = await asyncio.to_thread(self._reverts.settle, chosen, seen, self._books, now)
+        gpus = self._gpus.look(desired, seen, self._backends.families())
+        looks = await self._look(gpus, seen)
+        if self._fallbacks.learn(self._reverts.as_wanted(looks), seen.views, gpus.roll):
+            return gpus, looks, True
+        if self._reverts.learn(looks, gpus.roll):
+            return gpus, looks, True
+        changes = self._surges.changes(looks, seen, gpus.roll, self._books)
+        again = self._gpus.learn(barred(gpus, looks, seen, self._books), changes)
+        return gpus, looks, again
 
     async def _look(self, gpus: Gpus, seen: Seen) -> Looks:
         models = gpus.desired.models if gpus.desired else ()
