@@ -148,14 +148,15 @@ def _case(desired: DesiredModel | None, seen: ObservedModel, leftovers: Sequence
 def _ranked(
     seen: ObservedModel, wanted: DesiredModel | None, instance: Instance | None
 ) -> tuple[ObservedProcess, ...]:
-    """Who speaks for the model first: what serves, or did so before this agent; of the desired
-    instance; the oldest."""
+    """Who speaks for the model first: what serves, or did so before this agent, and is sound; of
+    the desired instance; the oldest."""
     return tuple(
         sorted(
             seen.processes,
             key=lambda process: (
                 is_stopping(seen, process),
                 process.loads,
+                process.hung is not None or process.misplaced is not None,
                 not _is_wanted(process, wanted, instance),
                 process.started_at,
                 process.nonce,

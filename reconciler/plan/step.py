@@ -181,6 +181,8 @@ def _while_coming(case: Case, wanted: DesiredModel, coming: ObservedProcess, now
     """What loads beside one that serves costs that nothing, however it ends."""
     if coming.misplaced is not None:
         return _fail(case, coming, coming.misplaced, now)
+    if coming.hung is not None:
+        return _fail(case, coming, coming.hung.reason, now)
     return _while_loading(case, wanted, coming, now)
 
 
