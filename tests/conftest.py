@@ -29,9 +29,10 @@ settings.load_profile("shared")
 os.environ.pop("COLUMNS", None)
 os.environ.pop("LINES", None)
 
-# Under nohup the run stays deaf to a hang-up; what it starts must not inherit that.
-if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
-    signal.signal(signal.SIGHUP, lambda *_: None)
+# Under nohup, or in a shell's background, the run stays deaf; what it starts must not inherit that.
+for each in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+    if signal.getsignal(each) is signal.SIG_IGN:
+        signal.signal(each, lambda *_: None)
 
 KNOWN = (
     "needs the right to mount",

@@ -100,7 +100,7 @@ async def test_a_child_that_left_the_session_is_known_from_the_record_later(
 ) -> None:
     view = await world.spawn_loaded("--child", kind, children=1)
     (child,) = world.sleepers()
-    (record,) = world.records()
+    (record,) = (path for path in world.records() if path.suffix == ".json")
 
     await world.until(lambda: f"{child.session}\n" in record.read_text(), "the sweep notes it")
 

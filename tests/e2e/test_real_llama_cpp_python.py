@@ -163,13 +163,18 @@ def test_its_key_stands_in_no_argv_and_is_needed(node: Agent) -> None:
     assert httpx.get(listing, trust_env=False, timeout=30).status_code == 401
 
 
+def _replaced(extra_args: str) -> str:
+    """With a gap: the old process ends first."""
+    return model("chat", extra_args, strategy="recreate")
+
+
 def test_a_change_waits_for_no_stream_and_a_load_can_be_stopped(node: Agent) -> None:
     before = _of(node, "chat")
     body = {"model": "chat", "prompt": "Once", "max_tokens": 900, "stream": True}
     with _stream(node, body) as answer:
         lines = answer.iter_lines()
         assert next(lines)
-        node.write(manifest(model("chat", "ctx_size: 512"), *OTHERS, spec=DEFAULTS))
+        node.write(manifest(_replaced("ctx_size: 512"), *OTHERS, spec=DEFAULTS))
         with contextlib.suppress(httpx.HTTPError):
             assert "data: [DONE]" not in list(lines)
     _assert_gone(before)
@@ -178,7 +183,7 @@ def test_a_change_waits_for_no_stream_and_a_load_can_be_stopped(node: Agent) -> 
         return bool(entry["state"] == "loading" and entry["pid"])
 
     loading = node.wait_model("chat", loads)
-    node.write(manifest(model("chat", "ctx_size: 768"), *OTHERS, spec=DEFAULTS))
+    node.write(manifest(_replaced("ctx_size: 768"), *OTHERS, spec=DEFAULTS))
     changed = node.wait_model(
         "chat",
         lambda entry: entry["state"] == "loaded" and entry["pid"] != loading["pid"],
