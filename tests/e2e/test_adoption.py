@@ -58,6 +58,7 @@ def detail(agent: Agent, name: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_a_killed_agent_costs_its_streams_and_no_model(agent: Agent) -> None:
     """Scenarios 6 and 13: llama-swap#159, #138, nomad#5593, #6980."""
     agent.write(manifest(model("a", env=STREAM, aliases="[gpt]"), model("b", enabled="false")))
