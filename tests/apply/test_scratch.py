@@ -21,7 +21,7 @@ signal.signal(signal.SIGTERM, signal.SIG_IGN)
 held = [socket.socket(socket.AF_UNIX) for _ in range(2)]
 for each in held:
     each.bind(f"{os.environ['SOCKETS']}/{uuid.uuid4()}")
-os.makedirs(os.environ["TMPDIR"] + "/work/half")
+os.makedirs(os.environ["TMPDIR"] + "/parts/half")
 print("ready", os.environ["TMPDIR"], os.environ["SOCKETS"], file=open(sys.argv[1], "w"))
 time.sleep(3600)
 """

@@ -8,41 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.observe.devices.survey import survey
 from reconciler.observe.processes import read_processes
 from reconciler.plan.gpu_survey import Answer, Cause, Step
 from reconciler.plan.gpus import Gpu, GpuProcess
 from tests.e2e.agent import is_alive
+from tests.observe.conftest import Machine
 from tests.observe.gpu_libraries import GpuLibraries, records
 from tests.observe.test_cards import put_card
 from tests.waiting import wait_for, wait_until
 
 GIB = 2**30
-
-
-class Machine:
-    """What this process and its children take for the machine."""
-
-    def __init__(self, place: Path, libraries: GpuLibraries, patch: pytest.MonkeyPatch) -> None:
-        self._place = place
-        self._libraries = libraries
-        self._patch = patch
-        (place / "dev").mkdir()
-        (place / "dev/kfd").touch()
-
-    def has(self, *, nvidia: str | None = None, amd: str | None = None) -> None:
-        for name, value in self._libraries.machine(self._place, nvidia=nvidia, amd=amd).items():
-            self._patch.setenv(name, value)
-
-    def survey(self, *, step_seconds: float = 30.0) -> dict[Step, Answer]:
-        answers = survey(step_seconds=step_seconds, root=self._place)
-        assert [answer.step for answer in answers] == list(Step)
-        return {answer.step: answer for answer in answers}
-
-
-@pytest.fixture
-def machine(tmp_path: Path, libraries: GpuLibraries, monkeypatch: pytest.MonkeyPatch) -> Machine:
-    return Machine(tmp_path, libraries, monkeypatch)
 
 
 def card(number: int, **more: object) -> dict[str, object]:

@@ -20,12 +20,12 @@ from reconciler.plan.actions import (
     StopLeftover,
 )
 from reconciler.plan.desired import DesiredModel, Strategy
-from reconciler.plan.ids import FilesDigest, GpuUuid, ModelName, Nonce
+from reconciler.plan.ids import FilesDigest, ModelName, Nonce
 from reconciler.plan.observed import EffectKind, Hang, Leftover, Observed
 from reconciler.plan.phase import State, advance
 from reconciler.plan.planner import plan
 from reconciler.plan.retry import next_attempt_at
-from tests.plan.world import Content, World, desired_model
+from tests.plan.world import Content, World, check_hung_ones_end, desired_model
 
 NAMES = st.sampled_from([ModelName(name) for name in "abc"])
 GPUS = st.sampled_from([(), (), ("g0",), ("g1",), ("g0", "g1")])
@@ -220,7 +220,7 @@ class PlannerAgainstTheWorld(RuleBasedStateMachine):
         assert len(set(names)) == len(names), "at most one effect for each model"
         if world.manifest is None or world.suspend or not world.processes_read:
             assert not made.actions
-        taken = self.devices_in_use()
+        taken = self.world.devices_in_use()
         for action in made.actions:
             assert action.reason
             if action.model in world.under_way:
@@ -243,33 +243,12 @@ class PlannerAgainstTheWorld(RuleBasedStateMachine):
                 case _:
                     pass
 
-        self.check_hung_ones_end(made)
+        check_hung_ones_end(self.world, made)
         for name, (effect, _) in world.under_way.items():
             if made.outlook and not world.suspend and effect.kind is EffectKind.FETCH:
                 model = (world.manifest or {}).get(name)
                 wanted = model is not None and model.enabled and model.spec_hash == effect.spec_hash
                 assert wanted or effect.aborting or name in names, "a useless download goes on"
-
-    def check_hung_ones_end(self, made: Plan) -> None:
-        world = self.world
-        if world.manifest is None or world.suspend or not world.processes_read:
-            return
-        stopped = {action.nonce for action in made.actions if isinstance(action, StopBackend)}
-        left = {leftover.model for leftover in world.leftovers}
-        for name, processes in world.processes.items():
-            failure = world.failures.get(name)
-            waits = failure is not None and failure.during == "stop"
-            if name in world.under_way or name in left or waits:
-                continue
-            if any(process.hung is not None for process in processes):
-                nonces = {process.nonce for process in processes}
-                assert nonces & stopped, "a hung backend goes on"
-
-    def devices_in_use(self) -> set[GpuUuid]:
-        processes = [each for many in self.world.processes.values() for each in many]
-        held = [each.gpus for each in processes]
-        held += [effect.gpus for effect, _ in self.world.under_way.values()]
-        return {gpu for gpus in held for gpu in gpus}
 
     def check_surge(self, start: StartBackend) -> None:
         """Only beside one that serves another instance, and only where the manifest lets it."""

@@ -299,3 +299,24 @@ class World:
             permanent=permanently,
             loaded_seconds=loaded_seconds,
         )
+
+    def devices_in_use(self) -> set[GpuUuid]:
+        processes = [each for many in self.processes.values() for each in many]
+        held = [each.gpus for each in processes]
+        held += [effect.gpus for effect, _ in self.under_way.values()]
+        return {gpu for gpus in held for gpu in gpus}
+
+
+def check_hung_ones_end(world: World, made: Plan) -> None:
+    if world.manifest is None or world.suspend or not world.processes_read:
+        return
+    stopped = {action.nonce for action in made.actions if isinstance(action, StopBackend)}
+    left = {leftover.model for leftover in world.leftovers}
+    for name, processes in world.processes.items():
+        failure = world.failures.get(name)
+        waits = failure is not None and failure.during == "stop"
+        if name in world.under_way or name in left or waits:
+            continue
+        if any(process.hung is not None for process in processes):
+            nonces = {process.nonce for process in processes}
+            assert nonces & stopped, "a hung backend goes on"
