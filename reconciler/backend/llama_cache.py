@@ -154,7 +154,7 @@ def _rates(loading: Loading) -> _Rates | None:
     return _Rates(
         full=windows.full_bytes * scale // 64,
         windowed=windows.windowed_bytes * scale // 64,
-        kept=_kept(loading, windows.window),
+        kept=_kept(loading, windows.window_tokens),
     )
 
 

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from reconciler.plan.windows import Windows
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layers:
@@ -18,19 +20,6 @@ class Layers:
     @property
     def total_bytes(self) -> int:
         return sum(self.blocks) + self.input_bytes + self.output_bytes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Windows:
-    """Of a cache of which some layers need the last tokens only, `window` of them.
-
-    In bytes a token: `full_bytes` in the layers that look back at all, `windowed_bytes` in those
-    that do not.
-    """
-
-    full_bytes: int
-    windowed_bytes: int
-    window: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from reconciler.backend.kv_cache import hf_kv_bytes, hf_kv_heads
+from reconciler.backend import hf_config
 from reconciler.backend.model_info import ModelInfo
 from reconciler.errors import Rejected, Transient
 from reconciler.plan.desired import JsonValue
@@ -55,6 +55,7 @@ def read_model(files: Mapping[str, str]) -> ModelInfo:
     named = architectures[0] if isinstance(architectures, list) and architectures else None
     architecture = named if isinstance(named, str) else None
     dtype = config.get("torch_dtype", config.get("dtype"))
+    quantised = "hf_quant_config.json" in files
     return ModelInfo(
         architecture=architecture,
         causal=_ENCODER.fullmatch(architecture or "") is None,
@@ -62,9 +63,10 @@ def read_model(files: Mapping[str, str]) -> ModelInfo:
         scores=architecture is not None and architecture.endswith(_HEAD),
         dtype=dtype if isinstance(dtype, str) else None,
         weights_bytes=_loaded(weights, files.get(_INDEX)),
-        kv_bytes_per_token=None if "hf_quant_config.json" in files else hf_kv_bytes(config),
-        kv_heads=hf_kv_heads(config),
-        context_length=_context_length(config),
+        kv_bytes_per_token=None if quantised else hf_config.kv_bytes(config),
+        windows=None if quantised else hf_config.windows(config),
+        kv_heads=hf_config.kv_heads(config),
+        context_length=hf_config.context_length(config),
     )
 
 
@@ -151,20 +153,6 @@ def _loaded(weights: Mapping[str, int], index: str | None) -> int | None:
         return sum(weights[path] for path in named)
     joined = [path for path in weights if path.startswith("consolidated")]
     return None if joined and len(joined) < len(weights) else sum(weights.values())
-
-
-def _context_length(config: Mapping[str, JsonValue]) -> int | None:
-    """Stretched contexts are None: engines differ in what they make of them."""
-    scaling = config.get("rope_scaling") or config.get("rope_parameters")
-    if isinstance(scaling, dict):
-        kind = scaling.get("rope_type", scaling.get("type", "default"))
-        if kind not in ("default", "llama3"):
-            return None
-    for key in ("max_position_embeddings", "n_positions"):
-        value = config.get(key)
-        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-            return value
-    return None
 
 
 def _config(path: str | None) -> Mapping[str, JsonValue]:

@@ -6,8 +6,9 @@ GPU   a share of the device (`gpu_memory_utilization`), whatever the model needs
 
 On GPUs it refuses to start where less than the share is free, also where it is told how large a
 cache to make, and then takes no more than that. Each GPU has weights ÷ (TP × PP), and of the cache
-tokens × bytes a token ÷ (PP × TP, or the heads of keys and values where those are fewer). What it
-takes of the host's memory then is not known, but for what `cpu_offload_gb` moves there.
+that of one full context (`vllm_cache`) ÷ (PP × TP, or the heads of keys and values where those are
+fewer). What it takes of the host's memory then is not known, but for what `cpu_offload_gb` moves
+there.
 
 Sources: vllm/v1/worker/cpu_worker.py, gpu_worker.py (init_device, determine_available_memory),
 utils.py (request_memory), core/kv_cache_utils.py (_check_enough_kv_cache_memory) and
@@ -15,8 +16,7 @@ config/cache.py of 0.32, read and not run on a GPU. Measured with 0.32 on the CP
 of a few MB with a cache of 256 MiB.
 """
 
-import re
-
+from reconciler.backend import vllm_cache
 from reconciler.backend.loading import Loading
 from reconciler.backend.vllm_devices import CACHE_SPACE, KV_CACHE_GIB
 from reconciler.plan.gpus import Gpu
@@ -26,11 +26,7 @@ PROCESS_BYTES = 700 << 20
 _GIB = 1 << 30
 _SHARE = 0.9
 """The default; newer releases take 0.92. The smaller one refuses nothing that would do."""
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)([kmgtKMGT]?)")
-_POWERS = ("", "k", "m", "g", "t")
 _CACHE = "--kv-cache-memory-bytes"
-_LENGTH = "--max-model-len"
-_HALVED = ("fp8", "fp8_e4m3", "fp8_e5m2", "fp8_inc", "fp8_ds_mla")
 
 
 def needs(loading: Loading) -> Needs:
@@ -43,7 +39,7 @@ def _on_cpu(loading: Loading) -> Need:
     told = loading.options.value(_CACHE)
     return Need(
         weights_bytes=_weights(loading),
-        kv_cache_bytes=_size_bytes(told) if told is not None else _space_bytes(loading),
+        kv_cache_bytes=vllm_cache.size_bytes(told) if told is not None else _space_bytes(loading),
         overhead_bytes=PROCESS_BYTES,
     )
 
@@ -57,14 +53,15 @@ def _on_gpu(loading: Loading, device: Gpu) -> Need:
         weights = max(weights // (tensor * pipeline) - _moved(loading), 0)
     claim = _claim(loading, device)
     if told is not None:
-        return Need(weights_bytes=weights, kv_cache_bytes=_size_bytes(told), checked_bytes=claim)
-    tokens, token_bytes = _tokens(loading), _token_bytes(loading)
+        return Need(
+            weights_bytes=weights, kv_cache_bytes=vllm_cache.size_bytes(told), checked_bytes=claim
+        )
     heads = min(tensor, loading.info.kv_heads or tensor)
-    cache = None if tokens is None or token_bytes is None else tokens * token_bytes
+    cache = vllm_cache.on_all_gpus(loading, device)
     return Need(
         weights_bytes=weights,
         kv_cache_bytes=None if cache is None else cache // (pipeline * heads),
-        tokens=None if cache is None else tokens,
+        tokens=None if cache is None else vllm_cache.tokens(loading),
         claimed_bytes=claim,
     )
 
@@ -98,33 +95,10 @@ def _decimal(loading: Loading, flag: str, otherwise: float) -> float | None:
         return None
 
 
-def _tokens(loading: Loading) -> int | None:
-    """Of one full context. None also where it makes that as long as memory allows (`auto`)."""
-    written = loading.options.value(_LENGTH)
-    return loading.info.context_length if written is None else _size_bytes(written)
-
-
-def _token_bytes(loading: Loading) -> int | None:
-    full, kind = loading.info.kv_bytes_per_token, loading.options.value("--kv-cache-dtype")
-    if full is None or kind in (None, "auto", "bfloat16", "float16"):
-        return full
-    return full // 2 if kind in _HALVED else None
-
-
 def _space_bytes(loading: Loading) -> int | None:
     """For versions that are told by a variable, in GiB."""
     written = loading.spec.env.get(CACHE_SPACE, str(KV_CACHE_GIB))
     return int(written) * _GIB if isinstance(written, str) and written.isdecimal() else None
-
-
-def _size_bytes(written: str) -> int | None:
-    """`4G` is 4 × 1024³, `4g` 4 × 1000³."""
-    found = _SIZE.fullmatch(written)
-    if found is None:
-        return None
-    number, unit = found.groups()
-    base = 1024 if unit.isupper() else 1000
-    return int(float(number) * base ** _POWERS.index(unit.lower()))
 
 
 def _count(loading: Loading, flag: str) -> int:

@@ -3,6 +3,7 @@
 import os
 import re
 import time
+from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -139,14 +140,26 @@ def _said(outcome: Outcome, order: Order, location: str, seconds: float) -> str:
 
 
 def _model(facts: Facts) -> str:
-    weights, cache, context = facts.weights_bytes, facts.kv_bytes_per_token, facts.context_length
+    weights, context = facts.weights_bytes, facts.context_length
     return "; ".join(
         (
             facts.format or "format not known",
             "weights not known" if weights is None else f"weights {size(weights)}",
-            "KV cache not known" if cache is None else f"KV cache {size(cache)} a token",
+            _cache(facts),
             "context not known" if context is None else f"context {context} tokens",
         )
+    )
+
+
+def _cache(facts: Facts) -> str:
+    if facts.kv_bytes_per_token is not None:
+        return f"KV cache {size(facts.kv_bytes_per_token)} a token"
+    windows = facts.kv_windows
+    if windows is None:
+        return "KV cache not known"
+    return (
+        f"KV cache {size(windows.full_bytes)} a token, and {size(windows.windowed_bytes)} of the "
+        f"last {windows.window_tokens}"
     )
 
 
@@ -164,6 +177,8 @@ def _json(outcome: Outcome, order: Order, location: str) -> dict[str, object]:
         "format": catalog.facts.format,
         "weights_bytes": catalog.facts.weights_bytes,
         "kv_bytes_per_token": catalog.facts.kv_bytes_per_token,
+        "kv_windows": asdict(catalog.facts.kv_windows) if catalog.facts.kv_windows else None,
+        "kv_heads": catalog.facts.kv_heads,
         "context_length": catalog.facts.context_length,
         "licence": catalog.licence,
         "upstream": catalog.upstream.repository if catalog.upstream else None,

@@ -17,6 +17,7 @@ from collections.abc import Iterable
 import msgspec
 
 from reconciler.errors import Rejected
+from reconciler.plan.windows import Windows
 
 CATALOG = ".xgen/catalog.json"
 CATALOGS = ".xgen/catalogs/"
@@ -40,12 +41,16 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """What planning needs to know of a model before its files are here; None: not known.
 
     `format`: gguf or safetensors. `weights_bytes`: of all tensors. `kv_bytes_per_token`: of the
-    cache, for one token of one sequence, at 16 bits. `context_length`: in tokens.
+    cache, for one token of one sequence, at 16 bits, where all layers keep all tokens;
+    `kv_windows`: where some do not. `kv_heads`: on how many it is spread. `context_length`: in
+    tokens.
     """
 
     format: str | None = None
     weights_bytes: int | None = None
     kv_bytes_per_token: int | None = None
+    kv_windows: Windows | None = None
+    kv_heads: int | None = None
     context_length: int | None = None
 
 
@@ -138,6 +143,8 @@ def _problem(catalog: Catalog) -> str | None:
         return f"there is no version {catalog.catalog}"
     if not catalog.files:
         return "it names no file"
+    if not _has_sizes(catalog.facts):
+        return "a cache has no such size"
     for file in catalog.files:
         if (problem := _problem_of(file)) is not None:
             return f"{file.path!r}: {problem}"
@@ -150,6 +157,18 @@ def _problem(catalog: Catalog) -> str | None:
     if digest_of(catalog.files) != catalog.digest:
         return "its digest is not that of its files"
     return None
+
+
+def _has_sizes(facts: Facts) -> bool:
+    """Whether its figures of the cache can be reckoned with."""
+    windows = facts.kv_windows
+    figures = [facts.kv_bytes_per_token, facts.kv_heads]
+    if windows is not None:
+        layers = (windows.full_layers, windows.windowed_layers)
+        figures += [windows.layer_bytes, windows.window_tokens, sum(layers)]
+        if min(layers) < 0:
+            return False
+    return all(figure is None or figure > 0 for figure in figures)
 
 
 def _problem_of(file: CatalogFile) -> str | None:

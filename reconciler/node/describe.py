@@ -38,6 +38,7 @@ def _facts(choice: Choice, sizes: Mapping[str, int], real: Mapping[str, str]) ->
             format=Format.GGUF,
             weights_bytes=sum(sizes[path] for path in choice.paths if path.endswith(".gguf")),
             kv_bytes_per_token=info.kv_bytes_per_token,
+            kv_windows=info.windows,
             context_length=info.context_length,
         )
     below = f"{choice.root}/" if choice.root else ""
@@ -46,5 +47,7 @@ def _facts(choice: Choice, sizes: Mapping[str, int], real: Mapping[str, str]) ->
         format=Format.SAFETENSORS,
         weights_bytes=model.weights_bytes,
         kv_bytes_per_token=model.kv_bytes_per_token,
+        kv_windows=model.windows,
+        kv_heads=model.kv_heads,
         context_length=model.context_length,
     )

@@ -43,6 +43,8 @@ def _offer(hub: WritableHub | None, store: Store, spec: ModelSpec) -> Offer | No
         info=ModelInfo(
             weights_bytes=facts.weights_bytes,
             kv_bytes_per_token=facts.kv_bytes_per_token,
+            windows=facts.kv_windows,
+            kv_heads=facts.kv_heads,
             context_length=facts.context_length,
         ),
     )

@@ -4,7 +4,7 @@ import pytest
 
 from reconciler.backend.gguf import read_header
 from reconciler.backend.kv_cache import gguf_kv_bytes, gguf_windows
-from reconciler.backend.model_info import Windows
+from reconciler.plan.windows import Windows
 from tests.model_files import gemma
 
 LLAMA: dict[str, str | int | float | bool] = {
@@ -46,7 +46,9 @@ def test_of_a_gemma_one_layer_of_six_looks_back_at_all() -> None:
     info = read_header(str(gemma()))
 
     assert info.kv_bytes_per_token is None
-    assert info.windows == Windows(full_bytes=3 * 1024, windowed_bytes=15 * 1024, window=512)
+    assert info.windows == Windows(
+        layer_bytes=1024, full_layers=3, windowed_layers=15, window_tokens=512
+    )
 
 
 GPT_OSS: dict[str, str | int | float | bool] = {
@@ -80,5 +82,7 @@ def test_layers_with_windows_are_counted_or_not_known(
     if layers is None:
         assert found is None
     else:
-        full, windowed = (count * 2048 for count in layers)
-        assert found == Windows(full_bytes=full, windowed_bytes=windowed, window=128)
+        full, windowed = layers
+        assert found == Windows(
+            layer_bytes=2048, full_layers=full, windowed_layers=windowed, window_tokens=128
+        )

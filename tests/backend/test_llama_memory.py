@@ -8,8 +8,9 @@ import pytest
 from reconciler.backend import llama_memory, llama_server, xllamacpp
 from reconciler.backend.flags import Flags, parse_help
 from reconciler.backend.loading import Loading
-from reconciler.backend.model_info import ModelInfo, Windows
+from reconciler.backend.model_info import ModelInfo
 from reconciler.plan.memory import HOST, Need
+from reconciler.plan.windows import Windows
 from tests.backend import build
 from tests.backend.build import HELP
 
@@ -111,7 +112,7 @@ def test_an_engine_that_cannot_do_so_has_all_of_the_context() -> None:
 WINDOWED = ModelInfo(
     architecture="gemma3",
     context_length=32768,
-    windows=Windows(full_bytes=3072, windowed_bytes=15360, window=512),
+    windows=Windows(layer_bytes=1024, full_layers=3, windowed_layers=15, window_tokens=512),
 )
 
 

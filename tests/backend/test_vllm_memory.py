@@ -6,16 +6,17 @@ from typing import Any
 import pytest
 
 from reconciler.backend import vllm, vllm_memory
-from reconciler.backend.inventory import VLLM_CUDA, Build
+from reconciler.backend.inventory import VLLM_CUDA, VLLM_ROCM, Build
 from reconciler.backend.loading import Loading
 from reconciler.backend.model_info import ModelInfo
-from reconciler.plan.desired import SecretRef
+from reconciler.plan.desired import ModelType, SecretRef
 from reconciler.plan.gpus import Gpu
 from reconciler.plan.memory import HOST, Need, pool_of
+from reconciler.plan.windows import Windows
 from tests.backend import build
 
 MIB, GIB = 1 << 20, 1 << 30
-FIELDS = ("env", "gpu_memory", "pipeline_parallel_size")
+FIELDS = ("env", "gpu_memory", "pipeline_parallel_size", "type")
 
 
 def vllm_need(
@@ -130,3 +131,90 @@ def test_what_works_in_the_machine_s_memory_claims_that() -> None:
     spark = replace(build.gpu(0), unified=True, memory_total_bytes=None)
     need = vllm_need(build.vllm(VLLM_CUDA), (spark,), gpu_memory="0.5", machine_bytes=128 * GIB)
     assert need.claimed_bytes == 64 * GIB
+
+
+MODEL = ModelInfo(
+    weights_bytes=8 * GIB,
+    context_length=131072,
+    windows=Windows(layer_bytes=8192, full_layers=10, windowed_layers=52, window_tokens=1024),
+    kv_heads=16,
+)
+"""Gemma 3 27B."""
+BLOCK_BYTES = 16 * 8192
+FULL_BYTES = 62 * 131072 * 8192
+GROUPED_BYTES = 10 * BLOCK_BYTES * (8192 + 6 * (576 + 1))
+"""10 layers that keep 8,192 blocks each, and 52 that count as 60, of (1023 + 8192) / 16 and one."""
+
+
+def cache_of(
+    build_of: Build | None = None, gpu: Gpu | None = None, info: ModelInfo = MODEL, **args: Any
+) -> int | None:
+    engine = build_of or build.vllm(VLLM_CUDA)
+    return vllm_need(engine, (gpu or build.gpu(0),), info=info, **args).kv_cache_bytes
+
+
+def test_layers_with_a_window_keep_it_and_a_batch_in_groups_of_one_size() -> None:
+    assert cache_of() == GROUPED_BYTES
+    assert cache_of(max_num_batched_tokens=2048) == 10 * BLOCK_BYTES * (8192 + 6 * (192 + 1))
+    assert cache_of(max_model_len=512) == 10 * BLOCK_BYTES * (32 + 6 * (32 + 1))
+    assert cache_of(kv_cache_dtype="fp8") == GROUPED_BYTES // 2
+    assert cache_of(dtype="float32") == GROUPED_BYTES * 2
+
+
+@pytest.mark.parametrize(
+    ("gpu", "batch"),
+    [
+        (build.gpu(0), 8192),
+        (build.gpu(0, memory_total_bytes=None), 8192),
+        (build.gpu(0, memory_total_bytes=24 * GIB), 2048),
+        (build.gpu(0, name="NVIDIA A100-SXM4-80GB"), 2048),
+    ],
+)
+def test_a_batch_is_as_large_as_the_gpu_makes_it(gpu: Gpu, batch: int) -> None:
+    assert cache_of(gpu=gpu) == cache_of(gpu=gpu, max_num_batched_tokens=batch)
+
+
+@pytest.mark.parametrize(
+    ("full", "windowed", "expected"),
+    [
+        (0, 32, 32 * BLOCK_BYTES * 577),
+        (12, 12, 12 * BLOCK_BYTES * (8192 + 577)),
+        (13, 12, 13 * BLOCK_BYTES * (8192 + 577)),
+        (12, 18, 12 * BLOCK_BYTES * (8192 + 2 * 577)),
+    ],
+)
+def test_kinds_that_are_hardly_fewer_are_filled_up(full: int, windowed: int, expected: int) -> None:
+    kinds = Windows(
+        layer_bytes=8192, full_layers=full, windowed_layers=windowed, window_tokens=1024
+    )
+    assert cache_of(info=replace(MODEL, windows=kinds)) == expected
+
+
+AMD = build.gpu(0, vendor="amd", architecture="gfx942", memory_total_bytes=192 * GIB)
+
+
+@pytest.mark.parametrize(
+    ("engine", "gpu", "args"),
+    [
+        (build.vllm(VLLM_CUDA, "0.9.2"), None, {}),
+        (build.vllm(VLLM_ROCM, "0.17.0"), AMD, {}),
+        (None, None, {"disable_hybrid_kv_cache_manager": True}),
+        (None, None, {"disable_sliding_window": True}),
+        (None, None, {"enable_chunked_prefill": False}),
+        (None, None, {"kv_transfer_config": {"kv_connector": "NixlConnector"}}),
+        (None, None, {"kv_transfer_config.kv_connector": "NixlConnector"}),
+        (None, None, {"speculative_config": {"method": "ngram"}}),
+        (None, None, {"hf_overrides": {"sliding_window": 4}}),
+        (build.vllm(VLLM_CUDA, "0.10.0"), None, {"env": {"VLLM_USE_V1": "0"}}),
+        (None, None, {"type": ModelType.EMBEDDING}),
+    ],
+)
+def test_where_windows_may_not_count_all_layers_keep_the_whole_context(
+    engine: Build | None, gpu: Gpu | None, args: dict[str, Any]
+) -> None:
+    """Never to say that it fits where it does not."""
+    assert cache_of(engine, gpu, **args) == FULL_BYTES
+
+
+def test_windows_count_on_amd_too() -> None:
+    assert cache_of(build.vllm(VLLM_ROCM), AMD) == GROUPED_BYTES

@@ -103,6 +103,23 @@ def test_fields_that_may_be_missing_are_not_known() -> None:
     assert (catalog.facts, catalog.licence, catalog.upstream) == (Facts(), None, None)
 
 
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"kv_bytes_per_token": 0},
+        {"kv_heads": -1},
+        {"kv_windows": {"layer_bytes": 4, "full_layers": 0, "windowed_layers": 0,
+                        "window_tokens": 8}},
+        {"kv_windows": {"layer_bytes": 4, "full_layers": -1, "windowed_layers": 2,
+                        "window_tokens": 8}},
+        {"kv_windows": {"layer_bytes": 4, "full_layers": 1, "windowed_layers": 2,
+                        "window_tokens": 0}},
+    ],
+)  # fmt: skip
+def test_figures_that_cannot_be_reckoned_with_are_refused(facts: dict[str, Any]) -> None:
+    assert "a cache has no such size" in _refused(_json(facts=facts))
+
+
 def test_a_newer_version_is_refused_whatever_it_holds() -> None:
     said = _refused(b'{"catalog": 2, "files": "elsewhere"}')
 

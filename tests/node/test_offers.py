@@ -11,6 +11,7 @@ from reconciler.errors import XgenError
 from reconciler.node.hub import make_store, make_writer
 from reconciler.node.offers import offer_of
 from reconciler.plan.desired import Format, ModelSpec
+from reconciler.plan.windows import Windows
 from reconciler.settings import HubSettings
 from tests.cache.specs import put
 from tests.cli.command import xgen_model
@@ -59,6 +60,19 @@ def test_a_catalog_tells_the_cache_too(hub: str) -> None:
     assert (told.format, told.size_bytes, told.weights_bytes) == (Format.GGUF, SIZE, SIZE)
     assert told.info == ModelInfo(
         weights_bytes=SIZE, kv_bytes_per_token=131072, context_length=4096
+    )
+
+
+def test_a_catalog_tells_of_windows(hub: str) -> None:
+    keys = {name.replace("llama", "gemma3"): value for name, value in KEYS.items()}
+    content = header({**keys, "general.architecture": "gemma3",
+                      "gemma3.attention.sliding_window": 1024})  # fmt: skip
+    (Path(hub) / PREFIX / "model.gguf").write_bytes(content)
+    pushed(hub)
+    told = offer(hub)
+    assert told is not None
+    assert told.info.windows == Windows(
+        layer_bytes=4096, full_layers=5, windowed_layers=27, window_tokens=1024
     )
 
 
