@@ -12,6 +12,8 @@ from reconciler.backend.flags import Flag, Reads
 
 _NONE = ("", "None")
 """Many flags take these for nothing."""
+_HOLDS_DIGIT = re.compile(r"\d")
+_WORDS_FOR_NUMBERS = ("auto", "inf", "infinity")
 _SIZE = re.compile(r"\d+(\.\d+)?[kmgt]|\d+[KMGT]")
 _SIZE_IN_JSON = re.compile(r"\b(\d+(?:\.\d+)?)[kKmMgGtT]\b")
 
@@ -43,6 +45,8 @@ def _is(reads: Reads, text: str) -> bool:
             return text.lower() == "auto" or _is(Reads.SIZE, text)
         case Reads.FRACTION:
             return _converts(float, text)
+        case Reads.FIGURE:
+            return _HOLDS_DIGIT.search(text) is not None or text.lower() in _WORDS_FOR_NUMBERS
         case Reads.CONFIG:
             # What is no map may be a short form, which only the engine knows.
             return not text.startswith("{") or _converts(json.loads, _SIZE_IN_JSON.sub(r"\1", text))

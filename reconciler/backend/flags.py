@@ -32,12 +32,14 @@ class Takes(StrEnum):
 
 
 class Reads(StrEnum):
-    """What a value must be, where that is sure. SIZE: `32k` too; LENGTH: `auto`, too."""
+    """What a value must be, where that is sure. SIZE: `32k` too; LENGTH: `auto`, too; FIGURE: some
+    number, and which is not sure."""
 
     WHOLE = "a whole number"
     SIZE = "a whole number or a size such as 32k"
     LENGTH = "a whole number, a size such as 32k, or auto"
     FRACTION = "a number"
+    FIGURE = "a number or a size"
     CONFIG = "a map"
 
 

@@ -3,12 +3,10 @@
 The metadata beside the `vllm` package tells it, in the environment of the interpreter that runs it.
 """
 
-import importlib.resources
-import json
 import os
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib.metadata import Distribution
 from pathlib import Path
@@ -21,10 +19,9 @@ from reconciler.backend.engine_files import (
     programs,
     stamps,
 )
-from reconciler.backend.flags import Flag, Flags, Reads, Takes
 from reconciler.backend.inventory import VLLM_CPU, VLLM_CUDA, VLLM_ROCM, Asked, Build, Missing
 from reconciler.backend.vllm import SERVE
-from reconciler.backend.vllm_versions import Version, parse
+from reconciler.backend.vllm_flag_lists import flags_of
 
 IDS = (VLLM_CUDA, VLLM_ROCM, VLLM_CPU)
 _MODULE = ("-m", "vllm.entrypoints.openai.api_server")
@@ -202,53 +199,6 @@ def _asked(script: str, search_path: str, seconds: float) -> str | None:
     if found is None:
         raise Unusable("gave no version when asked for it, so it is no vllm")
     return found[1]
-
-
-def flags_of(version: str | None) -> Flags:
-    """Of the release that we have a list of, else what the nearest older one tells, incomplete."""
-    lists = _lists()
-    wanted = parse(version)
-    if version is not None and (exact := lists.get(wanted[:2])) is not None:
-        return Flags(_loaded(exact, sure=True), True)
-    older = [known for known in lists if known <= wanted] or [min(lists)]
-    return Flags(_loaded(lists[max(older)], sure=False), False)
-
-
-def _lists() -> dict[Version, str]:
-    folder = importlib.resources.files("reconciler.backend") / "vllm_flags"
-    return {
-        parse(file.name.removesuffix(".json")): file.read_text(encoding="utf-8")
-        for file in folder.iterdir()
-        if file.name.endswith(".json")
-    }
-
-
-def _loaded(text: str, *, sure: bool) -> tuple[Flag, ...]:
-    """{"takes": {what: ["--name --alias --no-name", …]}, "reads": {what: ["--name", …]}, "choices":
-    {"--name": [value, …]}}; see tests/engines/vllm/flags_of.py. `sure`: it is this very release, so
-    that no other values are read."""
-    told = json.loads(text)
-    reads = {name: Reads(what) for what, names in told["reads"].items() for name in names}
-    return tuple(
-        _flag(names.split(), Takes(takes), reads if sure else {}, told["choices"] if sure else {})
-        for takes, flags in told["takes"].items()
-        for names in flags
-    )
-
-
-def _flag(
-    names: list[str],
-    takes: Takes,
-    reads: Mapping[str, Reads],
-    choices: Mapping[str, Sequence[str]],
-) -> Flag:
-    return Flag(
-        names=tuple(name for name in names if not name.startswith("--no-")),
-        negations=tuple(name for name in names if name.startswith("--no-")),
-        takes=takes,
-        only=tuple(choices.get(names[0], ())),
-        reads=reads.get(names[0]),
-    )
 
 
 def _target(id: str) -> str:

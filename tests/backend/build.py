@@ -19,7 +19,7 @@ from reconciler.backend.inventory import (
 from reconciler.backend.llama_cpp_python import SERVER
 from reconciler.backend.llama_cpp_python_params import flags_of as flags_of_settings
 from reconciler.backend.model_info import ModelInfo
-from reconciler.backend.vllm_builds import flags_of
+from reconciler.backend.vllm_flag_lists import flags_of
 from reconciler.backend.xllamacpp import CHILD
 from reconciler.backend.xllamacpp_params import FLAGS
 from reconciler.plan.desired import DesiredModel, Format, ModelSpec

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from reconciler.backend.arguments import Tongue, translate
 from reconciler.backend.flags import Flags, Takes
 from reconciler.backend.llama_options import DIALECT
-from reconciler.backend.vllm_builds import flags_of
+from reconciler.backend.vllm_flag_lists import flags_of
 from reconciler.backend.vllm_options import DIALECT as VLLM
 from reconciler.errors import Rejected
 from reconciler.plan.desired import JsonValue
@@ -162,9 +162,41 @@ def test_what_vllm_reads_is_passed_on(extra_args: dict[str, JsonValue]) -> None:
     assert vllm_words(extra_args)
 
 
-@pytest.mark.parametrize("version", ["0.31.0", "0.33.0", "0.17.0", None])
-def test_of_other_releases_no_value_is_judged(version: str | None) -> None:
-    assert vllm_words({"dtype": "float99", "max_num_seqs": "4k"}, version)
+OTHERS = pytest.mark.parametrize(
+    "version", ["0.10.0", "0.10.1", "0.15.1", "0.17.0", "0.18.0", "0.31.0", "0.33.0", None]
+)
+"""Releases whose words this one does not know."""
+
+
+@OTHERS
+@pytest.mark.parametrize(
+    ("extra_args", "message"),
+    [
+        ({"max_num_seqs": "lots"}, "it takes a number or a size, not 'lots'"),
+        ({"tensor_parallel_size": [1, 2]}, "it takes one value, not a list"),
+        ({"gpu_memory_utilization": {"a": 1}}, "it takes one value, not a map"),
+        ({"max_model_len": True}, "it takes a value, not true or false"),
+        ({"compilation_config": "{bad json"}, "it takes a map, not '{bad json'"),
+    ],
+)
+def test_of_other_releases_what_is_no_number_is_refused(
+    version: str | None, extra_args: dict[str, JsonValue], message: str
+) -> None:
+    with pytest.raises(Rejected) as error:
+        vllm_words(extra_args, version)
+    assert message in str(error.value)
+
+
+@OTHERS
+def test_of_other_releases_no_more_is_judged(version: str | None) -> None:
+    said: dict[str, JsonValue] = {
+        "dtype": "float99",
+        "max_num_seqs": "4k",
+        "max_model_len": "auto",
+        "compilation_config": "3",
+        "limit_mm_per_prompt": "image=2",
+    }
+    assert vllm_words(said, version)
 
 
 def test_passes_an_unknown_flag_to_a_build_that_does_not_tell_its_flags() -> None:

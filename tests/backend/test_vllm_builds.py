@@ -8,7 +8,8 @@ import pytest
 
 from reconciler.backend.builds import discovery
 from reconciler.backend.inventory import Build
-from reconciler.backend.vllm_builds import IDS, flags_of
+from reconciler.backend.vllm_builds import IDS
+from reconciler.backend.vllm_flag_lists import flags_of
 from tests.backend.build import executable
 
 
