@@ -178,7 +178,9 @@ def _named(ids: Sequence[str], roll: Roll) -> tuple[Gpu, ...]:
         if device in found:
             raise _Unfit(f"cannot use gpu_ids: {name} is {named(device)}, which stands there twice")
         if device.unusable is not None:
-            raise _Unfit(f"cannot use gpu_ids: {named(device)} is not used: {device.unusable}")
+            at = "" if device.pci in (None, device.identity) else f" (at {device.pci})"
+            why = f"{device.unusable}{at}"
+            raise _Unfit(f"cannot use gpu_ids: {named(device)} is not used: {why}")
         found.append(device)
     return tuple(found)
 
@@ -233,8 +235,13 @@ def there_is(roll: Roll) -> str:
 
 def _unused(roll: Roll) -> str:
     """Why others have no number, such as a mask."""
-    unused = [f"{d.identity}: {d.unusable}" for d in roll.devices if d.unusable is not None]
+    unused = [f"{_placed(d)}: {d.unusable}" for d in roll.devices if d.unusable is not None]
     return f"; not used are {_some(unused)}" if unused else ""
+
+
+def _placed(device: Gpu) -> str:
+    where = "" if device.pci in (None, device.identity) else f" at {device.pci}"
+    return f"{device.identity}{where}"
 
 
 def _some(listed: Sequence[str]) -> str:

@@ -6,6 +6,8 @@ from enum import StrEnum
 
 from reconciler.plan.ids import GpuUuid
 
+AMD_GPU = "AMD GPU"
+"""What one is called that does not tell its name."""
 NO_INSTANCES = "it is in MIG mode and has no instances"
 
 

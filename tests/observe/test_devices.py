@@ -177,25 +177,6 @@ def test_gpus_that_others_were_given_are_not_ours_and_hip_does_not_count_them(
     assert (told.devices, told.cause) == ((), Cause.NO_DEVICE)
 
 
-def test_a_gpu_that_is_lost_costs_the_others_nothing(machine: Machine) -> None:
-    """Lost before it could be opened; lost after that."""
-    opened = {"nvmlDeviceGetHandleByIndex_v2": 0, "nvmlDeviceGetUUID": 0}
-    machine.has(
-        nvidia=records("gpu", card(1, error=15), card(2), card(3, error=15, **opened)),
-        amd=records("gpu", accelerator(12, error=43), accelerator(13)),
-    )
-
-    told = machine.survey()
-
-    assert identities(told[Step.NVML]) == ["nvidia:0", "GPU-n2", "GPU-n3"]
-    nameless, alive, lost = told[Step.NVML].devices
-    assert alive.unusable is None
-    assert (nameless.is_lost, lost.is_lost, nameless.is_nameless) == (True, True, True)
-    assert told[Step.NVML].notes == ()
-    assert identities(told[Step.AMDSMI]) == ["GPU-a13"]
-    assert len(told[Step.AMDSMI].notes) == 1
-
-
 def test_a_gpu_of_which_nothing_is_told_is_no_missing_gpu(machine: Machine) -> None:
     """4: what a container was not given looks so to NVML, and is nobody's fault."""
     machine.has(

@@ -77,7 +77,7 @@ def test_an_index_a_uuid_and_a_pci_address_name_a_gpu(
             {"gpu_ids": ("1",)},
             MASKED,
             "no GPU 1; this node has 0: GPU-n1 at 0000:01:00.0, NVIDIA H100; not used are "
-            "GPU-n0: hidden by CUDA_VISIBLE_DEVICES=1",
+            "GPU-n0 at 0000:00:00.0: hidden by CUDA_VISIBLE_DEVICES=1",
         ),
         ({"gpu_ids": ("GPU-0",)}, SLICED, "GPU-0 is in MIG mode: name one of MIG-0"),
         ({"gpu_ids": ("1", "GPU-n1")}, FOUR, "GPU-n1 is GPU 1 (GPU-n1), which stands there twice"),

@@ -11,6 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from reconciler.observe.devices.amd_lost import Silent, with_lost
+from reconciler.observe.devices.amd_sysfs import ask_sysfs
 from reconciler.observe.devices.device_files import (
     Closed,
     closed,
@@ -21,6 +23,7 @@ from reconciler.observe.devices.device_files import (
 from reconciler.observe.devices.told import Told
 from reconciler.plan.gpu_survey import Answer, Cause, Step
 from reconciler.plan.gpus import (
+    AMD_GPU,
     Gpu,
     GpuProcess,
     Memory,
@@ -93,12 +96,14 @@ def _said(exc: Any) -> str:
 def _look(amdsmi: Any, root: Path) -> Answer:
     handles = amdsmi.amdsmi_get_processor_handles()
     devices: list[Gpu] = []
+    silent: list[Silent] = []
     notes: list[str] = []
     shut_away: list[Closed] = []
     for at, handle in enumerate(handles):
         told = Told(f"amdsmi's GPU {at}", notes, amdsmi.AmdSmiException, _fault)
         address = told.value("PCI address", amdsmi.amdsmi_get_gpu_device_bdf, handle)
         if address is None:
+            silent.append(Silent(at=at, why=_said(told.errors[-1]) if told.errors else None))
             continue
         numbers = _numbers(amdsmi, handle, told)
         shut = _shut(numbers, root)
@@ -110,14 +115,20 @@ def _look(amdsmi: Any, root: Path) -> Answer:
     shut = closed(root, "kfd")
     if devices and shut is not None:
         notes.append(f"{shut}: amdsmi can do without it, ROCm cannot")
-    silent = not devices and len(handles) > len(shut_away)
     reason = counted(len(handles), shut_away)
-    cause = Cause.OTHER if silent else without_devices(shut_away)
+    if not devices:
+        cause = Cause.OTHER if silent else without_devices(shut_away)
+        reason = f"{reason}; of none it tells where it is" if silent else reason
+        return Answer(step=Step.AMDSMI, reason=reason, cause=cause, notes=tuple(notes))
     return Answer(
         step=Step.AMDSMI,
-        reason=f"{reason}; of none it tells where it is" if silent else reason,
-        devices=tuple(_counted_by_hip(devices) if shut_away else devices),
-        cause=None if devices else cause,
+        reason=reason,
+        devices=with_lost(
+            _counted_by_hip(devices) if shut_away else devices,
+            silent,
+            ask_sysfs(root).devices,
+            among_others=bool(shut_away),
+        ),
         notes=tuple(notes),
     )
 
@@ -160,7 +171,7 @@ def _device(amdsmi: Any, handle: Any, address: str, numbers: Any, told: Told) ->
         vendor=Vendor.AMD,
         uuid=GpuUuid(uuid) if uuid is not None else None,
         pci=pci_address(address),
-        name=_part(asic, "market_name") or "AMD GPU",
+        name=_part(asic, "market_name") or AMD_GPU,
         architecture=gfx(version) if version is not None else None,
         utilization=percent(_part(activity, "gfx_activity")),
         order=_part(numbers, "hip_id"),

@@ -20,7 +20,16 @@ from reconciler.observe.devices.device_files import (
     without_devices,
 )
 from reconciler.plan.gpu_survey import Answer, Cause, Step
-from reconciler.plan.gpus import Gpu, GpuProcess, Memory, Vendor, gfx_of_kfd, percent, with_memory
+from reconciler.plan.gpus import (
+    AMD_GPU,
+    Gpu,
+    GpuProcess,
+    Memory,
+    Vendor,
+    gfx_of_kfd,
+    percent,
+    with_memory,
+)
 from reconciler.plan.ids import GpuUuid
 
 
@@ -97,7 +106,7 @@ def _device(root: Path, node: _Node, order: int) -> Gpu:
         vendor=Vendor.AMD,
         uuid=GpuUuid(f"GPU-{unique:016x}") if unique else None,
         pci=_pci(node),
-        name=_text(folder / "product_name") or "AMD GPU",
+        name=_text(folder / "product_name") or AMD_GPU,
         architecture=gfx_of_kfd(node.number("gfx_target_version")),
         utilization=percent(_number(folder / "gpu_busy_percent")),
         order=order,

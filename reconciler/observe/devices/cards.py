@@ -41,12 +41,15 @@ def unclaimed_cards(devices: Iterable[Gpu], root: Path = Path("/")) -> list[Card
 
 
 def with_cards(answers: Sequence[Answer], root: Path = Path("/")) -> tuple[Answer, ...]:
-    """The same, and where a driver is not loaded whether there is a card for it: then it is at
-    fault, as after an upgrade of the kernel.
+    """The same, with what the bus tells besides.
 
-    Where the kernel's module is loaded all the same, only this container was given no GPU.
+    Where a driver is not loaded, whether there is a card for it: then it is at fault, as after an
+    upgrade of the kernel; where the kernel's module is loaded all the same, only this container was
+    given no GPU. Where GPUs are lost and not told by name, their addresses, if these are for sure.
     """
-    return tuple(_with_cards(answer, root) for answer in answers)
+    devices = [device for answer in answers for device in answer.devices]
+    cards = unclaimed_cards(devices, root)
+    return tuple(_located(_with_cards(answer, root), cards, root) for answer in answers)
 
 
 def _with_cards(answer: Answer, root: Path) -> Answer:
@@ -58,6 +61,30 @@ def _with_cards(answer: Answer, root: Path) -> Answer:
         return answer
     reason = f"{answer.reason}; on the PCI bus: {', '.join(cards)}"
     return replace(answer, cause=Cause.UNLOADED, reason=reason)
+
+
+def _located(answer: Answer, cards: Iterable[Card], root: Path) -> Answer:
+    """A container sees others' cards too: only where there are just as many as are missed."""
+    if answer.step not in _MODULES:
+        return answer
+    vendor, module = _MODULES[answer.step]
+    free = [c.pci for c in cards if c.vendor is vendor and _driver(root, c.pci) in (None, module)]
+    if len(free) != sum(device.is_nameless for device in answer.devices):
+        return answer
+    addresses = map(pci_address, free)
+    devices = (
+        replace(device, pci=next(addresses)) if device.is_nameless else device
+        for device in answer.devices
+    )
+    return replace(answer, devices=tuple(devices))
+
+
+def _driver(root: Path, address: str) -> str | None:
+    """The kernel's module that has a card; None: none, or it is not told."""
+    try:
+        return Path(os.readlink(root / "sys/bus/pci/devices" / address / "driver")).name
+    except OSError:
+        return None
 
 
 def _vendor(folder: Path) -> Vendor | None:
