@@ -14,7 +14,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
 from reconciler.manifest.problem import shown
-from reconciler.plan.gpus import pci_address
+from reconciler.plan.gpus import PCI_PATTERN, pci_address
 from reconciler.plan.shares import SIZE, size_bytes
 
 _DURATION = r"[0-9]+(\.[0-9]+)?[smh]?"
@@ -25,8 +25,9 @@ _ALIAS = r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}"
 _NODE = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?"
 _ENV_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _FLAG = r"[A-Za-z][A-Za-z0-9_.-]*"
-_GPU = re.compile(r"[0-9]+|(?i:GPU|MIG)-[A-Za-z0-9-]+|(nvidia|amd):[0-9]+")
+_GPU_PATTERN = r"[0-9]+|(?:[Gg][Pp][Uu]|[Mm][Ii][Gg])-[A-Za-z0-9-]+|(?:nvidia|amd):[0-9]+"
 """The last is what has neither a UUID nor an address (`Gpu.identity`)."""
+_GPU = re.compile(_GPU_PATTERN)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\\]")
 _HF = r"hf://[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*(@[A-Za-z0-9._/-]+)?"
 
@@ -185,7 +186,10 @@ _GPU_MEMORY_SCHEMA: dict[str, Any] = {
     "examples": [0.45, "20GiB", "500GB"],
 }
 _GPU_ID_SCHEMA: dict[str, Any] = {
-    "anyOf": [{"type": "integer", "minimum": 0}, {"type": "string"}],
+    "anyOf": [
+        {"type": "integer", "minimum": 0},
+        {"type": "string", "pattern": rf"^(?:{_GPU_PATTERN}|\s*{PCI_PATTERN}\s*)$"},
+    ],
     "examples": [0, "GPU-8a56a4bc-0000-0000-0000-000000000000", "0000:17:00.0"],
 }
 

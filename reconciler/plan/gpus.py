@@ -157,11 +157,9 @@ def gfx_of_kfd(version: int) -> str:
     return f"gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}"
 
 
-_PCI = re.compile(
-    r"(?:(?P<domain>[0-9a-f]{1,8}):)?"
-    r"(?P<bus>[0-9a-f]{1,2}):(?P<device>[0-9a-f]{1,2})(?:\.(?P<function>[0-7]))?",
-    re.IGNORECASE,
-)
+PCI_PATTERN = r"(?:([0-9a-fA-F]{1,8}):)?([0-9a-fA-F]{1,2}):([0-9a-fA-F]{1,2})(?:\.([0-7]))?"
+"""Domain, bus, device, function. Without what regular expressions of JSON schemas do not have."""
+_PCI = re.compile(PCI_PATTERN)
 
 
 def pci_address(text: str) -> str | None:
@@ -169,8 +167,8 @@ def pci_address(text: str) -> str | None:
     found = _PCI.fullmatch(text.strip())
     if found is None:
         return None
-    domain, bus, device = (int(found[part] or "0", 16) for part in ("domain", "bus", "device"))
-    return f"{domain:04x}:{bus:02x}:{device:02x}.{int(found['function'] or '0')}"
+    domain, bus, device = (int(found[part] or "0", 16) for part in (1, 2, 3))
+    return f"{domain:04x}:{bus:02x}:{device:02x}.{int(found[4] or '0')}"
 
 
 def one_spelling(gpu: str) -> str:

@@ -7,6 +7,8 @@ from typing import Any
 
 import jsonschema
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
 from reconciler.manifest.inspection import inspect
@@ -85,6 +87,15 @@ def test_the_schema_takes_every_default_written_out() -> None:
         {"source": "gguf/org_a/q4/a-00001-of-00002.gguf"},
         {"gpus": 0, "type": "embedding", "backend": "xllamacpp", "on_failure": "keep"},
         {"type": "rerank"},
+        {"gpu_ids": [0, "1", "GPU-8a56a4bc-0000-0000-0000-000000000000"]},
+        {
+            "gpu_ids": [
+                "gpu-AB1",
+                "MIG-0b1e2d3c-aaaa-bbbb-cccc-dddddddddddd",
+                "GPU-1901ead3a2ecd4a6",
+            ]
+        },
+        {"gpu_ids": ["03:00.0", "0000:0c:00.0", "00000000:C1:00", "nvidia:1", "amd:0"]},
     ],
 )
 def test_the_schema_and_the_parser_both_take(fields: dict[str, object]) -> None:
@@ -112,6 +123,12 @@ def test_the_schema_and_the_parser_both_take(fields: dict[str, object]) -> None:
         {"source": "justaname"},
         {"replicas": 2},
         {"gpu_ids": [-1]},
+        {"gpu_ids": [True]},
+        {"gpu_ids": ["cuda:0"]},
+        {"gpu_ids": ["0000:0g:00.0"]},
+        {"gpu_ids": ["03:00.8"]},
+        {"gpu_ids": ["GPU-"]},
+        {"gpu_ids": ["MIG-GPU-8a56a4bc/3/0"]},
         {"extra_args": {"--x": 1}},
     ],
     ids=str,
@@ -121,6 +138,15 @@ def test_the_schema_and_the_parser_both_refuse(fields: dict[str, object]) -> Non
 
     assert complaints(entry)
     assert inspect([FileInput(name="a", content=manifest(entry))]).manifest is None
+
+
+@given(st.text(alphabet="0123afGPUMIgpumi:.- nvdx", max_size=14))
+def test_the_schema_takes_the_gpus_that_the_parser_takes(gpu: str) -> None:
+    entry = model("a", gpu_ids=[gpu])
+
+    taken = inspect([FileInput(name="a", content=manifest(entry))]).manifest is not None
+
+    assert (complaints(entry) == []) is taken
 
 
 def test_every_field_is_described() -> None:
