@@ -191,6 +191,22 @@ def test_doctor_tells_of_every_step_and_of_what_is_lost(
     assert not [check for check in checks if check["level"] == "fail"]
 
 
+def test_one_of_amd_s_that_is_lost_beside_a_sound_one_is_shown_with_its_reason(
+    libraries: GpuLibraries, tmp_path: Path
+) -> None:
+    sound = {"uuid": "GPU-a1", "pci": "0000:0d:00.0", "hip": 1, "total": GIB, "used": 0}
+    env = libraries.machine(tmp_path, amd=records("gpu", {"error": 43}, sound))
+
+    said = " ".join(xgen_model("gpus", env=env).stdout.split())
+    code, checks = gpu_checks(env, tmp_path)
+
+    lost = "amd:0 is not used: lost: amdsmi does not tell where it is: "
+    assert lost in said
+    (warned,) = [check for check in checks if check["message"].startswith(lost)]
+    assert (code, warned["level"]) == (0, "warn")
+    assert "reset" in warned["next"]
+
+
 def test_a_card_without_its_driver_is_a_warning_with_the_next_step(tmp_path: Path) -> None:
     """Nothing falls to the CPU in silence (ollama#3647)."""
     card = tmp_path / "sys/bus/pci/devices/0000:17:00.0"
