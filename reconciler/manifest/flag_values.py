@@ -5,11 +5,11 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 
-from reconciler.manifest.flag_rules import CODE, FILES, FlagRules
+from reconciler.manifest.flag_rules import FlagRules, Why
 from reconciler.plan.desired import JsonValue
 
 OUTSIDE = "'@/' paths must stay inside the model's folder"
-NOT_THE_MODELS = f"{FILES}; name a file of the model itself, as '@/…'"
+NOT_THE_MODELS = f"{Why.FILES}; name a file of the model itself, as '@/…'"
 
 _ELSEWHERE = re.compile(r"[/~]|\.{1,2}/|file:|[A-Za-z][A-Za-z0-9+.-]*://|.*(?:^|/)\.\.(?:/|$)")
 _OWN = re.compile(r"(?:[\w.-]+=)?@/(.*)", re.DOTALL)
@@ -55,7 +55,7 @@ def against_value(rules: FlagRules, name: str, part: str, value: JsonValue) -> s
         return reason
     if isinstance(value, dict) and (against := _against_keys(rules, name, value)):
         return against
-    return FILES if any(names_elsewhere(text) for text in texts) else None
+    return Why.FILES if any(names_elsewhere(text) for text in texts) else None
 
 
 def _against_keys(rules: FlagRules, name: str, config: dict[str, JsonValue]) -> str | None:
@@ -63,10 +63,10 @@ def _against_keys(rules: FlagRules, name: str, config: dict[str, JsonValue]) -> 
     if strange := next((key for key in config if known is not None and key not in known), None):
         return f"its key {strange} is not among those that are known to be harmless"
     if found := next((key for key in _keys(config) if _CODE_KEY.fullmatch(key)), None):
-        return f"{CODE}, by its key {found}"
+        return f"{Why.CODE}, by its key {found}"
     match name, config:
         case "compilation_config", {"backend": str(backend)} if backend not in _COMPILERS:
-            return f"{CODE}, by its key backend"
+            return f"{Why.CODE}, by its key backend"
         case "speculative_config", {"model": str(draft)} if draft not in _NO_DRAFTS:
             return None if draft.startswith("@/") else NOT_THE_MODELS
         case _:

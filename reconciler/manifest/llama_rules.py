@@ -2,58 +2,41 @@
 names of older builds, and the settings of llama-cpp-python.
 """
 
-from reconciler.manifest.flag_rules import (
-    CODE,
-    CONFIG,
-    DEVICE,
-    EXITS,
-    FILES,
-    HUB,
-    KEY,
-    LOGGED,
-    LOGS,
-    LOOPBACK,
-    NAME,
-    OURS,
-    ROUTER,
-    SEVERAL_NODES,
-    SLEEP,
-    TYPE,
-    FlagRules,
-    table,
-    words,
-)
+from reconciler.manifest.flag_rules import FlagRules, Why, table, words
 
 LLAMA_RULES = FlagRules(
     ours=table(
-        ("host port reuse_port api_prefix root_path model m metrics offline", OURS),
-        ("embedding embeddings rerank reranking", TYPE),
-        ("alias a tags model_alias", NAME),
-        ("device dev main_gpu mg split_mode sm tensor_split ts device_draft devd", DEVICE),
-        ("spec_draft_device mmproj_device mmdev", DEVICE),
-        ("api_key api_key_file", KEY),
-        ("ssl_key_file ssl_cert_file cors_origins cors_methods cors_headers", LOOPBACK),
-        ("cors_credentials ssl_keyfile ssl_certfile", LOOPBACK),
-        ("log_file log_disable", LOGS),
-        ("hf_repo hf hfr hf_file hff hf_repo_v hfv hfrv hf_file_v hffv hf_token hft", HUB),
-        ("hf_repo_draft hfd hfrd spec_draft_hf docker_repo dr model_url mu mmproj_url mmu", HUB),
-        ("embd_gemma_default fim_qwen_1.5b_default fim_qwen_3b_default", HUB),
-        ("fim_qwen_7b_default fim_qwen_7b_spec fim_qwen_14b_spec fim_qwen_30b_default", HUB),
-        ("gpt_oss_20b_default gpt_oss_120b_default vision_gemma_4b_default", HUB),
-        ("vision_gemma_12b_default hf_model_repo_id hf_pretrained_model_name_or_path", HUB),
-        ("models_dir models_preset models_max models_autoload", ROUTER),
-        ("sleep_idle_seconds", SLEEP),
-        ("rpc rpc_servers nnodes", SEVERAL_NODES),
-        ("config_file", CONFIG),
-        ("help h usage version license licenses list_devices cache_list cl", EXITS),
-        ("completion_bash fit_print", EXITS),
+        ("host port reuse_port api_prefix root_path model m metrics offline", Why.OURS),
+        ("embedding embeddings rerank reranking", Why.TYPE),
+        ("alias a tags model_alias", Why.NAME),
+        ("device dev main_gpu mg split_mode sm tensor_split ts device_draft devd", Why.DEVICE),
+        ("spec_draft_device mmproj_device mmdev", Why.DEVICE),
+        ("api_key api_key_file", Why.KEY),
+        ("ssl_key_file ssl_cert_file cors_origins cors_methods cors_headers", Why.LOOPBACK),
+        ("cors_credentials ssl_keyfile ssl_certfile", Why.LOOPBACK),
+        ("log_file log_disable", Why.LOGS),
+        ("hf_repo hf hfr hf_file hff hf_repo_v hfv hfrv hf_file_v hffv hf_token hft", Why.HUB),
+        (
+            "hf_repo_draft hfd hfrd spec_draft_hf docker_repo dr model_url mu mmproj_url mmu",
+            Why.HUB,
+        ),
+        ("embd_gemma_default fim_qwen_1.5b_default fim_qwen_3b_default", Why.HUB),
+        ("fim_qwen_7b_default fim_qwen_7b_spec fim_qwen_14b_spec fim_qwen_30b_default", Why.HUB),
+        ("gpt_oss_20b_default gpt_oss_120b_default vision_gemma_4b_default", Why.HUB),
+        ("vision_gemma_12b_default hf_model_repo_id hf_pretrained_model_name_or_path", Why.HUB),
+        ("models_dir models_preset models_max models_autoload", Why.ROUTER),
+        ("sleep_idle_seconds", Why.SLEEP),
+        ("rpc rpc_servers nnodes", Why.SEVERAL_NODES),
+        ("config_file", Why.CONFIG),
+        ("help h usage version license licenses list_devices cache_list cl", Why.EXITS),
+        ("completion_bash fit_print", Why.EXITS),
     ),
     asked=table(
-        ("tools tools_runtime agent ag ui_mcp_proxy webui_mcp_proxy mcp_servers_config", CODE),
-        ("mcp_servers_json video_ffmpeg_dir trust_remote_code", CODE),
-        ("path media_path slot_save_path lookup_cache_dynamic lcd prompt_cache", FILES),
-        ("log_prompts_dir", FILES),
-        ("verbose log_verbose v", LOGGED),
+        ("tools tools_runtime agent ag ui_mcp_proxy webui_mcp_proxy mcp_servers_config", Why.CODE),
+        ("mcp_servers_json video_ffmpeg_dir trust_remote_code", Why.CODE),
+        ("path media_path slot_save_path lookup_cache_dynamic lcd prompt_cache", Why.FILES),
+        ("log_prompts_dir", Why.FILES),
+        ("verbose log_verbose v", Why.LOGGED),
     ),
     files=words(
         """
@@ -71,9 +54,9 @@ LLAMA_RULES = FlagRules(
         """
     ),
     values={
-        "cache_type": (words("ram"), CODE),  # that on disk is of pickles
-        "verbosity": (words("-1 0 1 2 3"), LOGGED),  # 4 is debug
-        "log_verbosity": (words("-1 0 1 2 3"), LOGGED),
+        "cache_type": (words("ram"), Why.CODE),  # that on disk is of pickles
+        "verbosity": (words("-1 0 1 2 3"), Why.LOGGED),  # 4 is debug
+        "log_verbosity": (words("-1 0 1 2 3"), Why.LOGGED),
     },
     free=words(
         """

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from reconciler.manifest.family import ENGINES, LLAMA, OTHER, VLLM
-from reconciler.manifest.flag_rules import FILES, FlagRules
+from reconciler.manifest.flag_rules import FlagRules, Why
 from reconciler.manifest.flag_values import (
     OUTSIDE,
     against_value,
@@ -118,7 +118,7 @@ def variable_ruling(name: str, value: JsonValue | SecretRef) -> Ruling | None:
         return Ruling(name=name, reason=UNKNOWN_VARIABLE)
     if not isinstance(value, str):
         return Ruling(name=name, reason=PRINTED)
-    return Ruling(name=name, reason=FILES) if names_elsewhere(value) else None
+    return Ruling(name=name, reason=Why.FILES) if names_elsewhere(value) else None
 
 
 def _by_name(rules: FlagRules, name: str, value: JsonValue) -> Ruling | None:
