@@ -10,7 +10,7 @@ import random
 import string
 import struct
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from tests.e2e.byte_tokenizer import byte_alphabet
@@ -23,26 +23,12 @@ _TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
-_Shapes = Mapping[str, tuple[int, ...]]
+Shapes = Mapping[str, tuple[int, ...]]
 
 
 def write_llama(folder: Path) -> Path:
     """A chat model over bytes. Returns its folder."""
-    letters = [*byte_alphabet(), *_SPECIAL]
-    words = {letter: number for number, letter in enumerate(letters)}
-    folder.mkdir(parents=True, exist_ok=True)
-    write_json(
-        folder / "tokenizer.json",
-        {
-            "version": "1.0",
-            "added_tokens": added({word: words[word] for word in _SPECIAL}),
-            "normalizer": None,
-            "pre_tokenizer": {**byte_level(), "use_regex": True},
-            "post_processor": None,
-            "decoder": byte_level(),
-            "model": {"type": "BPE", "vocab": words, "merges": []},
-        },
-    )
+    words = write_byte_tokenizer(folder, _SPECIAL)
     write_json(
         folder / "tokenizer_config.json",
         {
@@ -58,7 +44,7 @@ def write_llama(folder: Path) -> Path:
         {
             "architectures": ["LlamaForCausalLM"],
             "model_type": "llama",
-            "vocab_size": len(letters),
+            "vocab_size": len(words),
             "hidden_size": _WIDTH,
             "intermediate_size": _INNER,
             "num_hidden_layers": _LAYERS,
@@ -74,7 +60,7 @@ def write_llama(folder: Path) -> Path:
             "torch_dtype": "bfloat16",
         },
     )
-    write_weights(folder / "model.safetensors", _llama_shapes(len(letters)))
+    write_weights(folder / "model.safetensors", _llama_shapes(len(words)))
     return folder
 
 
@@ -88,7 +74,7 @@ def write_reranker(folder: Path) -> Path:
         folder / "tokenizer.json",
         {
             "version": "1.0",
-            "added_tokens": added({word: words[word] for word in special}),
+            "added_tokens": _added({word: words[word] for word in special}),
             "normalizer": {
                 "type": "BertNormalizer",
                 "clean_text": True,
@@ -141,7 +127,7 @@ def write_reranker(folder: Path) -> Path:
     return folder
 
 
-def _llama_shapes(words: int) -> _Shapes:
+def _llama_shapes(words: int) -> Shapes:
     shapes: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (words, _WIDTH)}
     for layer in range(_LAYERS):
         name = f"model.layers.{layer}"
@@ -155,18 +141,15 @@ def _llama_shapes(words: int) -> _Shapes:
     return {**shapes, "model.norm.weight": (_WIDTH,), "lm_head.weight": (words, _WIDTH)}
 
 
-def _bert_shapes(words: int) -> _Shapes:
-    def linear(name: str, outputs: int, inputs: int) -> dict[str, tuple[int, ...]]:
-        return {f"{name}.weight": (outputs, inputs), f"{name}.bias": (outputs,)}
-
-    def norm(name: str) -> dict[str, tuple[int, ...]]:
-        return {f"{name}.LayerNorm.weight": (_WIDTH,), f"{name}.LayerNorm.bias": (_WIDTH,)}
+def _bert_shapes(words: int) -> Shapes:
+    def layer_norm(name: str) -> Shapes:
+        return norm(f"{name}.LayerNorm", _WIDTH)
 
     shapes: dict[str, tuple[int, ...]] = {
         "bert.embeddings.word_embeddings.weight": (words, _WIDTH),
         "bert.embeddings.position_embeddings.weight": (512, _WIDTH),
         "bert.embeddings.token_type_embeddings.weight": (2, _WIDTH),
-        **norm("bert.embeddings"),
+        **layer_norm("bert.embeddings"),
         **linear("bert.pooler.dense", _WIDTH, _WIDTH),
         **linear("classifier", 1, _WIDTH),
     }
@@ -175,14 +158,22 @@ def _bert_shapes(words: int) -> _Shapes:
         for part in ("query", "key", "value"):
             shapes |= linear(f"{name}.attention.self.{part}", _WIDTH, _WIDTH)
         shapes |= linear(f"{name}.attention.output.dense", _WIDTH, _WIDTH)
-        shapes |= norm(f"{name}.attention.output")
+        shapes |= layer_norm(f"{name}.attention.output")
         shapes |= linear(f"{name}.intermediate.dense", _INNER, _WIDTH)
         shapes |= linear(f"{name}.output.dense", _WIDTH, _INNER)
-        shapes |= norm(f"{name}.output")
+        shapes |= layer_norm(f"{name}.output")
     return shapes
 
 
-def write_weights(path: Path, shapes: _Shapes) -> None:
+def linear(name: str, outputs: int, inputs: int) -> Shapes:
+    return {f"{name}.weight": (outputs, inputs), f"{name}.bias": (outputs,)}
+
+
+def norm(name: str, width: int) -> Shapes:
+    return {f"{name}.weight": (width,), f"{name}.bias": (width,)}
+
+
+def write_weights(path: Path, shapes: Shapes) -> None:
     source, header, data, end = random.Random(1), {}, [], 0
     for name, shape in shapes.items():
         values = _bfloat16(_values(name, math.prod(shape), source))
@@ -198,9 +189,25 @@ def write_weights(path: Path, shapes: _Shapes) -> None:
     path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(data))
 
 
-def byte_level() -> Mapping[str, object]:
-    """Text as bytes: there is nothing that a tokenizer of it does not know."""
-    return {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
+def write_byte_tokenizer(folder: Path, special: Sequence[str]) -> Mapping[str, int]:
+    """Text as bytes, so that there is nothing that it does not know. Makes the folder; returns the
+    numbers of its words, the special ones last."""
+    words = {word: number for number, word in enumerate([*byte_alphabet(), *special])}
+    bytes_alone = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(
+        folder / "tokenizer.json",
+        {
+            "version": "1.0",
+            "added_tokens": _added({word: words[word] for word in special}),
+            "normalizer": None,
+            "pre_tokenizer": {**bytes_alone, "use_regex": True},
+            "post_processor": None,
+            "decoder": bytes_alone,
+            "model": {"type": "BPE", "vocab": words, "merges": []},
+        },
+    )
+    return words
 
 
 def _values(name: str, count: int, source: random.Random) -> list[float]:
@@ -215,7 +222,7 @@ def _bfloat16(values: list[float]) -> bytes:
     return b"".join(whole[at + 2 : at + 4] for at in range(0, len(whole), 4))
 
 
-def added(words: Mapping[str, int]) -> Iterable[Mapping[str, object]]:
+def _added(words: Mapping[str, int]) -> Iterable[Mapping[str, object]]:
     return [
         {
             "id": number,

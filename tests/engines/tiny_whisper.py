@@ -1,10 +1,15 @@
 """A tiny model that a real vLLM loads and that writes down what it hears, as nonsense."""
 
-from collections.abc import Mapping
 from pathlib import Path
 
-from tests.e2e.byte_tokenizer import byte_alphabet
-from tests.engines.tiny_models import added, byte_level, write_json, write_weights
+from tests.engines.tiny_models import (
+    Shapes,
+    linear,
+    norm,
+    write_byte_tokenizer,
+    write_json,
+    write_weights,
+)
 
 _WIDTH, _INNER, _HEADS, _LAYERS = 64, 128, 2, 2
 _MELS, _RATE, _HOP, _FFT = 80, 16000, 160, 400
@@ -15,27 +20,12 @@ _SPECIAL = [
     *(_END, _START, "<|en|>", "<|transcribe|>", "<|translate|>"),
     *("<|startofprev|>", "<|nospeech|>", "<|notimestamps|>"),
 ]
-_Shapes = Mapping[str, tuple[int, ...]]
 
 
 def write_whisper(folder: Path) -> Path:
     """Returns its folder."""
     frames = _CLIP_SECONDS * _RATE // _HOP
-    letters = [*byte_alphabet(), *_SPECIAL]
-    words = {letter: number for number, letter in enumerate(letters)}
-    folder.mkdir(parents=True, exist_ok=True)
-    write_json(
-        folder / "tokenizer.json",
-        {
-            "version": "1.0",
-            "added_tokens": added({word: words[word] for word in _SPECIAL}),
-            "normalizer": None,
-            "pre_tokenizer": {**byte_level(), "use_regex": True},
-            "post_processor": None,
-            "decoder": byte_level(),
-            "model": {"type": "BPE", "vocab": words, "merges": []},
-        },
-    )
+    words = write_byte_tokenizer(folder, _SPECIAL)
     write_json(
         folder / "tokenizer_config.json",
         {
@@ -67,7 +57,7 @@ def write_whisper(folder: Path) -> Path:
             "architectures": ["WhisperForConditionalGeneration"],
             "model_type": "whisper",
             "is_encoder_decoder": True,
-            "vocab_size": len(letters),
+            "vocab_size": len(words),
             "num_mel_bins": _MELS,
             "d_model": _WIDTH,
             **dict.fromkeys(("encoder_layers", "decoder_layers", "num_hidden_layers"), _LAYERS),
@@ -81,11 +71,11 @@ def write_whisper(folder: Path) -> Path:
             "torch_dtype": "bfloat16",
         },
     )
-    write_weights(folder / "model.safetensors", _shapes(len(letters), frames // 2))
+    write_weights(folder / "model.safetensors", _shapes(len(words), frames // 2))
     return folder
 
 
-def _shapes(words: int, positions: int) -> _Shapes:
+def _shapes(words: int, positions: int) -> Shapes:
     shapes: dict[str, tuple[int, ...]] = {
         "model.encoder.conv1.weight": (_WIDTH, _MELS, 3),
         "model.encoder.conv1.bias": (_WIDTH,),
@@ -99,23 +89,15 @@ def _shapes(words: int, positions: int) -> _Shapes:
         ("encoder", ["self_attn"]),
         ("decoder", ["self_attn", "encoder_attn"]),
     ):
-        shapes |= _norm(f"model.{half}.layer_norm")
+        shapes |= norm(f"model.{half}.layer_norm", _WIDTH)
         for layer in range(_LAYERS):
             name = f"model.{half}.layers.{layer}"
             for attention in attentions:
                 for part in ("q_proj", "v_proj", "out_proj"):
-                    shapes |= _linear(f"{name}.{attention}.{part}", _WIDTH, _WIDTH)
+                    shapes |= linear(f"{name}.{attention}.{part}", _WIDTH, _WIDTH)
                 shapes[f"{name}.{attention}.k_proj.weight"] = (_WIDTH, _WIDTH)
-                shapes |= _norm(f"{name}.{attention}_layer_norm")
-            shapes |= _linear(f"{name}.fc1", _INNER, _WIDTH)
-            shapes |= _linear(f"{name}.fc2", _WIDTH, _INNER)
-            shapes |= _norm(f"{name}.final_layer_norm")
+                shapes |= norm(f"{name}.{attention}_layer_norm", _WIDTH)
+            shapes |= linear(f"{name}.fc1", _INNER, _WIDTH)
+            shapes |= linear(f"{name}.fc2", _WIDTH, _INNER)
+            shapes |= norm(f"{name}.final_layer_norm", _WIDTH)
     return shapes
-
-
-def _linear(name: str, outputs: int, inputs: int) -> _Shapes:
-    return {f"{name}.weight": (outputs, inputs), f"{name}.bias": (outputs,)}
-
-
-def _norm(name: str) -> _Shapes:
-    return {f"{name}.weight": (_WIDTH,), f"{name}.bias": (_WIDTH,)}
