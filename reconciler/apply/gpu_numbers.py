@@ -3,7 +3,6 @@
 <data-dir>/gpus.json    0600; without it GPUs are numbered anew, in PCI order
 """
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ import msgspec
 import structlog
 
 from reconciler.apply.records import cause_and_cure
+from reconciler.atomic_file import replace_file
 from reconciler.errors import Transient
 from reconciler.plan.gpu_roll import Roll, recalled
 from reconciler.plan.gpus import Gpu
@@ -47,15 +47,9 @@ class GpuNumbers:
 
     def write(self, gpus: Sequence[Gpu]) -> None:
         """Whole or not at all, and on the disk when it returns. Raises Transient."""
-        partial = self._path.with_suffix(".partial")
+        content = msgspec.json.encode(_File(version=VERSION, gpus=tuple(gpus)))
         try:
-            file = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-            with os.fdopen(file, "wb") as stream:
-                stream.write(msgspec.json.encode(_File(version=VERSION, gpus=tuple(gpus))))
-                stream.flush()
-                os.fsync(stream.fileno())
-            partial.replace(self._path)
+            replace_file(self._path, content)
         except OSError as exc:
-            partial.unlink(missing_ok=True)
             why = cause_and_cure(exc, self._path.parent)
             raise Transient(f"cannot write {self._path}: {why}") from exc

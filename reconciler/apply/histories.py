@@ -7,8 +7,7 @@ aside, as <model>.json.unread.
 """
 
 import contextlib
-import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from reconciler.apply.kept_spec import decode_spec, encode_spec
 from reconciler.apply.records import cause_and_cure, read_regular
 from reconciler.errors import Transient
 from reconciler.plan.ids import FilesDigest, GpuUuid, Instance, ModelName, SpecHash
+from reconciler.atomic_file import PARTIAL, make_folder, replace_file
 from reconciler.plan.observed import Failure
 from reconciler.plan.revert import LastGood
 from reconciler.plan.spec_hash import spec_hash
@@ -124,22 +124,11 @@ class Histories:
     def write(self, model: ModelName, history: History) -> None:
         """Whole or not at all, and on the disk when it returns. Raises Transient."""
         path = self._folder / f"{model}.json"
-        partial = path.with_suffix(".partial")
         try:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            file = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-            with os.fdopen(file, "wb") as stream:
-                stream.write(_encode(model, history))
-                stream.flush()
-                os.fsync(stream.fileno())
-            if path in self._unread:
-                path.replace(path.with_suffix(".json.unread"))
-                self._unread.discard(path)
-            partial.replace(path)
-            self._sync_folder()
+            make_folder(self._folder, mode=0o700)
+            with self._put_aside(path):
+                replace_file(path, _encode(model, history))
         except OSError as exc:
-            with contextlib.suppress(OSError):
-                partial.unlink()
             why = cause_and_cure(exc, self._folder)
             raise Transient(f"cannot write {path}: {why}") from exc
 
@@ -155,17 +144,25 @@ class Histories:
             raise Transient(f"cannot remove {path}: {why}") from exc
 
     def _files(self) -> list[Path]:
-        for partial in self._folder.glob("*.partial"):
+        for partial in self._folder.glob(f"*{PARTIAL}"):
             with contextlib.suppress(OSError):
                 partial.unlink()
         return sorted(self._folder.glob("*.json"))
 
-    def _sync_folder(self) -> None:
-        folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    @contextlib.contextmanager
+    def _put_aside(self, path: Path) -> Iterator[None]:
+        """One that cannot be read; it is back if nothing newer comes to be."""
+        if path not in self._unread:
+            yield
+            return
+        aside = path.with_suffix(".json.unread")
+        path.replace(aside)
         try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+            yield
+        except OSError:
+            aside.replace(path)
+            raise
+        self._unread.discard(path)
 
 
 def _encode(model: ModelName, history: History) -> bytes:

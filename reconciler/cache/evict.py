@@ -13,8 +13,9 @@ from pathlib import Path
 
 import structlog
 
+from reconciler.atomic_file import sync_folder
 from reconciler.cache.eviction import Unit
-from reconciler.cache.layout import Layout, sync_folder
+from reconciler.cache.layout import Layout
 from reconciler.cache.record import load_record, save_record
 from reconciler.cache.stamps import load_stamps, save_stamps
 from reconciler.file_lock import held_now

@@ -17,10 +17,10 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import Protocol
 
+from reconciler.atomic_file import make_folder
 from reconciler.cache.amounts import human
 from reconciler.cache.check import check_file
 from reconciler.cache.choose import is_hidden
-from reconciler.cache.layout import make_folder
 from reconciler.cache.names import check_paths
 from reconciler.cache.partial import (
     NO_ROOM,

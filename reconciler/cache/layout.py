@@ -18,6 +18,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from reconciler.atomic_file import make_folder, replace_file, sync_folder
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:
@@ -91,13 +93,7 @@ def publish_link(layout: Layout, prefix: str, digest: str) -> None:
 
 def replace_json(path: Path, data: Mapping[str, object]) -> None:
     """In one step, on disk when this returns. Raises OSError."""
-    new = path.with_name(f"{path.name}.new")
-    with new.open("w") as file:
-        json.dump(data, file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(new, path)
-    sync_folder(path.parent)
+    replace_file(path, json.dumps(data, indent=1).encode(), mode=0o666)
 
 
 def has_size(path: Path, size_bytes: int) -> bool:
@@ -110,22 +106,3 @@ def has_size(path: Path, size_bytes: int) -> bool:
 def _real(folder: Path) -> Path:
     """An operator may have made `<models-dir>/gguf` a link to a larger disk."""
     return Path(os.path.realpath(folder))
-
-
-def make_folder(folder: Path) -> None:
-    """Make it and its parents, and let them survive a power cut."""
-    missing = []
-    while not folder.is_dir():
-        missing.append(folder)
-        folder = folder.parent
-    for path in reversed(missing):
-        path.mkdir(exist_ok=True)
-        sync_folder(path.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

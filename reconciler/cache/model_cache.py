@@ -7,6 +7,7 @@ from pathlib import Path
 
 import structlog
 
+from reconciler.atomic_file import make_folder
 from reconciler.cache.address import HubAddress, LocalAddress, parse_source
 from reconciler.cache.budget import Budget
 from reconciler.cache.choose import Undecided, Wish, choose, wish_of
@@ -15,7 +16,7 @@ from reconciler.cache.digests import pinned_digest
 from reconciler.cache.importer import Importer
 from reconciler.cache.in_place import find_in_place
 from reconciler.cache.keeper import Keeper
-from reconciler.cache.layout import Layout, make_folder, publish_link
+from reconciler.cache.layout import Layout, publish_link
 from reconciler.cache.listed_once import ListedOnce
 from reconciler.cache.listing import listed
 from reconciler.cache.partial import NO_ROOM, remove_dead

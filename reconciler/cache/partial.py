@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from reconciler.atomic_file import make_folder, sync_folder
 from reconciler.cache.journal import Claims, PartsJournal, read_claims
-from reconciler.cache.layout import make_folder, sync_folder
 from reconciler.cache.store import StoredObject
 from reconciler.file_lock import held, try_lock
 

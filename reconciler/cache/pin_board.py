@@ -21,8 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from reconciler.atomic_file import make_folder
 from reconciler.cache.inventory import LastUses
-from reconciler.cache.layout import Layout, make_folder, replace_json
+from reconciler.cache.layout import Layout, replace_json
 from reconciler.cache.pins import Pins
 from reconciler.file_lock import held
 

@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from reconciler.atomic_file import make_folder, sync_folder
 from reconciler.cache.amounts import human
 from reconciler.cache.damage import Damage
-from reconciler.cache.layout import Layout, has_size, make_folder, sync_folder
+from reconciler.cache.layout import Layout, has_size
 from reconciler.cache.partial import (
     NO_ROOM,
     claims_on,

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reconciler.cache.layout import Layout, has_size, make_folder
+from reconciler.atomic_file import make_folder
+from reconciler.cache.layout import Layout, has_size
 from reconciler.cache.partial import allocated_bytes
 from reconciler.cache.pin_board import Owner
 from reconciler.cache.store import StoredObject

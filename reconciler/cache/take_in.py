@@ -4,9 +4,10 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from reconciler.atomic_file import make_folder, sync_folder
 from reconciler.cache.check import check_file
 from reconciler.cache.in_place import files_below
-from reconciler.cache.layout import Layout, make_folder, sync_folder
+from reconciler.cache.layout import Layout
 from reconciler.cache.record import Record, RecordedObject, save_record
 from reconciler.cache.stamps import stamp_published
 

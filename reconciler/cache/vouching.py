@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from reconciler.atomic_file import make_folder, sync_folder
 from reconciler.cache.check import check_file
-from reconciler.cache.layout import Layout, make_folder, publish_link, sync_folder
+from reconciler.cache.layout import Layout, publish_link
 from reconciler.cache.record import Record, RecordedObject, load_record, save_record
 from reconciler.cache.stamps import stamp_published
 from reconciler.errors import Transient

@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from reconciler.atomic_file import make_folder, sync_folder
 from reconciler.errors import Transient
 from reconciler.file_lock import held_without_trace
 from reconciler.hub.catalog import LIMIT_BYTES
@@ -158,7 +159,7 @@ class DirectoryWriter:
             with self._explaining(f"cannot write {prefix} to {self.location}"):
                 path = os.path.join(self._real_root(), checked_prefix(prefix), _LOCK)
                 self._check_inside(path)
-                _make_folder(os.path.dirname(path))
+                make_folder(Path(path).parent)
                 stack.enter_context(held_without_trace(Path(path)))
             yield
 
@@ -182,7 +183,7 @@ class DirectoryWriter:
             finally:
                 os.close(fd)
             with suppress(FileNotFoundError):  # somebody has removed it already
-                _sync(folder)
+                sync_folder(Path(folder))
 
     def _real_root(self) -> str:
         try:
@@ -264,26 +265,6 @@ def _created(path: str) -> int:
     """A new file, open. Its folder is made, again if somebody removes it as empty meanwhile."""
     for _ in range(_TRIES):
         with suppress(FileNotFoundError):
-            _make_folder(os.path.dirname(path))
+            make_folder(Path(path).parent)
             return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-
-
-def _make_folder(folder: str) -> None:
-    missing = []
-    while not os.path.isdir(folder):
-        missing.append(folder)
-        folder = os.path.dirname(folder)
-    for each in reversed(missing):
-        with suppress(FileExistsError):
-            os.mkdir(each)
-        _sync(os.path.dirname(each))
-
-
-def _sync(folder: str) -> None:
-    """Names last through a power cut."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from reconciler.atomic_file import replace_file
 from reconciler.errors import Rejected, Transient
 from reconciler.hub.catalog import (
     CATALOG,
@@ -60,13 +61,7 @@ def _has_records(folder: Path) -> bool:
 
 def save_pulled(folder: Path, catalog: Catalog) -> None:
     """On disk when this returns. Raises OSError."""
-    path = folder / CATALOG
-    new = path.with_name(f"{path.name}.new")
-    with new.open("wb") as file:
-        file.write(dump_catalog(catalog))
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(new, path)
+    replace_file(folder / CATALOG, dump_catalog(catalog), mode=0o666)
 
 
 def pulled_catalog(folder: Path) -> Catalog | None:

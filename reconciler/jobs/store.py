@@ -1,12 +1,11 @@
 """Jobs on disk, one JSON file each: an agent that was killed goes on with them."""
 
-import os
-import tempfile
 from pathlib import Path
 
 import msgspec
 import structlog
 
+from reconciler.atomic_file import make_folder, replace_file
 from reconciler.errors import Transient
 from reconciler.jobs.job import VERSION, Job
 
@@ -35,17 +34,9 @@ class JobStore:
     def save(self, job: Job) -> None:
         """Whole or not at all, after a crash too. Raises Transient."""
         try:
-            self._folder.mkdir(parents=True, exist_ok=True, mode=0o750)
-            fd, name = tempfile.mkstemp(dir=self._folder, prefix=".job-")
-            try:
-                with os.fdopen(fd, "wb") as file:
-                    file.write(msgspec.json.format(msgspec.json.encode(job), indent=1) + b"\n")
-                    file.flush()
-                    os.fsync(file.fileno())
-                Path(name).replace(self._path(job.id))
-            except BaseException:
-                Path(name).unlink(missing_ok=True)
-                raise
+            make_folder(self._folder, mode=0o750)
+            content = msgspec.json.format(msgspec.json.encode(job), indent=1) + b"\n"
+            replace_file(self._path(job.id), content)
         except OSError as exc:
             raise Transient(f"cannot save job {job.id} in {self._folder}: {exc.strerror}") from exc
 

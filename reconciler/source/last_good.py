@@ -6,15 +6,14 @@ damaged line costs that file alone. Replaced by rename: a crash leaves the old s
 
 import base64
 import binascii
-import contextlib
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from reconciler.atomic_file import make_folder, replace_file
 from reconciler.errors import Transient
 
 _NAME = "last-good.jsonl"
@@ -54,18 +53,9 @@ class LastGood:
         """Replace the set by this one, on disk when this returns. Raises Transient."""
         header = {"version": _VERSION, "revision": revision, "files": sorted(files)}
         lines = [_sealed(header), *(_sealed(_entry(name, files[name])) for name in sorted(files))]
-        new = self._folder / f"{_NAME}.new"
         try:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with contextlib.suppress(FileNotFoundError):
-                new.unlink()
-            fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            with os.fdopen(fd, "wb") as file:
-                file.write(b"\n".join(lines) + b"\n")
-                file.flush()
-                os.fsync(fd)
-            os.replace(new, self._path)
-            _sync_folder(self._folder)
+            make_folder(self._folder, mode=0o700)
+            replace_file(self._path, b"\n".join(lines) + b"\n")
         except OSError as exc:
             raise Transient(f"cannot save the manifest to {self._path}: {exc.strerror}") from exc
 
@@ -128,11 +118,3 @@ def _parse(lines: list[bytes], path: str) -> LastGoodSet:
 
 def _is_header(value: dict[str, Any]) -> bool:
     return isinstance(value.get("files"), list) and isinstance(value.get("revision"), str)
-
-
-def _sync_folder(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

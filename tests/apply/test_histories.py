@@ -133,7 +133,7 @@ def test_a_named_pipe_in_its_place_is_not_waited_for(tmp_path: Path) -> None:
 def test_a_disk_that_takes_nothing_leaves_what_was_there(tmp_path: Path) -> None:
     histories = Histories(tmp_path / "history")
     histories.write(M, HISTORY)
-    (tmp_path / "history" / f"{M}.partial").mkdir()  # as root nothing else is refused
+    (tmp_path / "history" / f"{M}.json.partial").mkdir()  # as root nothing else is refused
     with pytest.raises(Transient, match=r"cannot write .*llm\.main-1\.json: "):
         histories.write(M, replace(HISTORY, blocks=()))
     assert Histories(tmp_path / "history").read(at=7.0)[0] == {M: HISTORY}

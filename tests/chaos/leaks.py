@@ -120,5 +120,5 @@ def _listening() -> set[int]:
 def _partial_files(world: World) -> list[str]:
     data = world.agent.data
     found = [path for path in (data / "models" / ".partial").glob("*") if path.name != ".lock"]
-    found += [*(data / "spawns").glob("*.partial"), *(data / "last-good").glob("*.new")]
+    found += [*(data / "spawns").glob("*.partial"), *(data / "last-good").glob("*.partial")]
     return [f"half of a file: {path}" for path in found]
