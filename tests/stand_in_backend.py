@@ -13,6 +13,7 @@ the first line: `listening on http://127.0.0.1:PORT`. Inference paths need the k
 import argparse
 import asyncio
 import json
+import mmap
 import os
 import signal
 import subprocess
@@ -86,6 +87,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
         default=[],
         help="a process that we do not end when we are told to; may be repeated",
     )
+    add("--shared-memory", action="store_true", help="in /dev/shm; no end of ours removes it")
     add("--trap", action="store_true", help="die by SIGILL before the port is bound")
     add("--hang-on-load", action="store_true", help="never bind the port, ignore everything")
     add("--log-megabytes", type=int, default=0, help="print so much before the port is bound")
@@ -331,6 +333,14 @@ async def run(
     os._exit(0)
 
 
+def share_memory() -> mmap.mmap:
+    """Under a name as of Python's multiprocessing. It holds our TMPDIR, which tells whose it is."""
+    path = f"/dev/shm/psm_{os.urandom(4).hex()}"
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    os.write(file, os.environ.get("TMPDIR", "").encode().ljust(mmap.PAGESIZE, b"\0"))
+    return mmap.mmap(file, mmap.PAGESIZE)
+
+
 def main() -> None:
     started = time.monotonic()
     args = parse_args()
@@ -339,6 +349,7 @@ def main() -> None:
         die(args.exit_code, "cannot load the model, on demand")
     if args.ignore_sigterm:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    shared = [share_memory()] if args.shared_memory else []
     children = [subprocess.Popen(["sleep", "3600"]) for _ in range(args.spawn_children)]
     for kind in args.child:
         subprocess.Popen(["sh", "-c", _CHILDREN[kind]])
@@ -350,6 +361,7 @@ def main() -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         signal.pause()
     asyncio.run(run(args, started, children))
+    del shared  # mapped until here
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
 
 import aiohttp
-import msgspec
 import structlog
 
 from reconciler.apply.adoption import adopt, without_leader
@@ -368,15 +367,14 @@ class Backends:
         table = read_processes()
         for held in watched:
             kin, view = held.kin, held.view
-            if not held.dying:
+            loaded = kin.record.loaded or (view is not None and view.loaded_at is not None)
+            if not held.dying and loaded:
                 kin.look(table)
+            elif not held.dying:  # what it makes while it loads it may leave before it serves
+                kin.note_shared_memory(table)
             with contextlib.suppress(OSError):  # a log that cannot be cut keeps no end from us
                 rotate(Path(kin.record.log), self._log_max_bytes)
-            loaded = kin.record.loaded or (view is not None and view.loaded_at is not None)
-            stopping = kin.record.stopping or held.asked
-            record = msgspec.structs.replace(
-                kin.record, sessions=kin.later_sessions, loaded=loaded, stopping=stopping
-            )
+            record = kin.noted(loaded=loaded, stopping=kin.record.stopping or held.asked)
             if record != kin.record:
                 with contextlib.suppress(Transient):  # a full disk: the next sweep tries again
                     self._records.write(record)

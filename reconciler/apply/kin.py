@@ -4,11 +4,13 @@ import os
 import signal
 from collections.abc import Sequence
 
+import msgspec
+
 from reconciler.apply.cgroup import kill, members, recorded
 from reconciler.apply.leader import Leader, send
 from reconciler.apply.reaper import reap
 from reconciler.apply.records import SpawnRecord
-from reconciler.apply.shared_memory import mapped_by, remove_unused
+from reconciler.apply.shared_memory import left_by, remove_unused
 from reconciler.backend.environment import NONCE_VARIABLE
 from reconciler.observe.family import Lineage, family
 from reconciler.observe.processes import (
@@ -39,17 +41,22 @@ class Kin:
         self._alive: tuple[Process, ...] = ()
         self._sessions: tuple[int, ...] = record.all_sessions
         self._group = recorded(record.nonce, record.cgroup)
-        self._shared: frozenset[int] = frozenset()
+        self._shared = dict(record.shared_memory)
 
     @property
     def alive(self) -> tuple[Process, ...]:
         """Whom the last look saw alive."""
         return self._alive
 
-    @property
-    def later_sessions(self) -> tuple[int, ...]:
-        """Beside the first one: those that its processes were seen in."""
-        return self._sessions[1:]
+    def noted(self, *, loaded: bool, stopping: bool) -> SpawnRecord:
+        """The record as it is to be by now."""
+        return msgspec.structs.replace(
+            self.record,
+            sessions=self._sessions[1:],
+            shared_memory=dict(self._shared),
+            loaded=loaded,
+            stopping=stopping,
+        )
 
     def look(self, table: ProcessTable | None = None) -> tuple[Process, ...]:
         """Who lives. Zombies do not: those that are ours to reap are reaped, but for the leader.
@@ -102,13 +109,13 @@ class Kin:
         if self._group is not None:
             kill(self._group)
 
-    def note_shared_memory(self) -> None:
+    def note_shared_memory(self, table: ProcessTable | None = None) -> None:
         """Remember what those have mapped who live now. Reads /proc."""
-        self._shared |= mapped_by(process.pid for process in self.look())
+        self._shared.update(left_by(process.pid for process in self.look(table)))
 
     def remove_shared_memory(self) -> tuple[str, ...]:
         """What was noted and is left, once nobody lives; its names."""
-        return remove_unused(self._shared) if self._shared else ()
+        return remove_unused(self._shared)
 
     def reap_leader(self) -> None:
         """Once nobody lives: no signal goes to its group from then on."""

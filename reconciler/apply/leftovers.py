@@ -112,7 +112,7 @@ def _ended(record: SpawnRecord, *, same_boot: bool, seen: bool) -> Ended:
 
 def _ended_copy(record: SpawnRecord) -> Ended:
     """Its traces are of the other folder's spawn, whose agent removes them."""
-    bare = msgspec.structs.replace(record, scratch=(), cgroup=None)
+    bare = msgspec.structs.replace(record, scratch=(), cgroup=None, shared_memory={})
     return Ended(record=bare, why="another data folder's agent started it", copy=True)
 
 

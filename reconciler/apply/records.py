@@ -30,7 +30,8 @@ class SpawnRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     older. `session`, `start_ticks`, `pid`: None until the process is there; the session's number is
     its leader's pid. `sessions`: others that its processes opened. `argv`: keys are masked.
     `scratch`: its folders for sockets and temporary files. `cgroup`: where its group is, if one
-    could be made. `loaded`: it served once. `stopping`: its stop was wanted, and has begun.
+    could be made. `shared_memory`: what its processes had mapped of it, inodes by their names.
+    `loaded`: it served once. `stopping`: its stop was wanted, and has begun.
     `spec`, `launch`: for the next agent, which takes it over by them (`apply.adoption`); apart, so
     that a record tells of a process though they cannot be read. `launch_hash`: of command and
     variables; to compare starts by. `folder`: the one that it was written into; None: by a release
@@ -60,6 +61,7 @@ class SpawnRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     sessions: tuple[int, ...] = ()
     scratch: tuple[str, ...] = ()
     cgroup: str | None = None
+    shared_memory: dict[str, int] = {}
     loaded: bool = False
     stopping: bool = False
     first_answer_seconds: float = 300.0

@@ -2,12 +2,13 @@
 
 Engines of several processes talk through it (vLLM: some 160 MiB), and only a clean end removes it.
 Ours is what a proven process of the spawn had mapped, under a name that a library makes up anew for
-each run, and what nobody has mapped any more.
+each run, and what nobody has mapped any more. Name and inode together prove that it is still that
+one, to an agent after this one, too.
 """
 
 import contextlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 _FOLDER = Path("/dev/shm")
@@ -21,28 +22,37 @@ def mapped_by(pids: Iterable[int]) -> frozenset[int]:
     return frozenset(inode for pid in pids for inode in _mapped(pid))
 
 
-def remove_unused(inodes: frozenset[int]) -> tuple[str, ...]:
-    """Remove those of them that are still there, ours by owner and name, and mapped by nobody.
+def left_by(pids: Iterable[int]) -> Mapping[str, int]:
+    """What these processes have mapped just now and will not take along: inodes by their names."""
+    inodes = mapped_by(pids)
+    return {name: inode for name, inode in _ours().items() if inode in inodes} if inodes else {}
+
+
+def remove_unused(segments: Mapping[str, int]) -> tuple[str, ...]:
+    """Remove those of them that are still there, and mapped by nobody. `segments`: of `left_by`.
 
     Returns their names. Blocks for a look at every process, if there are any.
     """
-    found = {
-        entry: status.st_ino
-        for entry in _entries()
-        if (status := _status(entry)) is not None
-        and status.st_ino in inodes
-        and status.st_uid == os.getuid()
-    }
-    if not found:
+    if not segments or not (found := dict(_ours().items() & segments.items())):
         return ()
     used = mapped_by(int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
     removed = []
-    for entry, inode in found.items():
+    for name, inode in found.items():
         if inode not in used:
             with contextlib.suppress(OSError):
-                entry.unlink()
-                removed.append(entry.name)
+                (_FOLDER / name).unlink()
+                removed.append(name)
     return tuple(sorted(removed))
+
+
+def _ours() -> Mapping[str, int]:
+    """By owner and name."""
+    found = ((entry.name, _status(entry)) for entry in _entries())
+    return {
+        name: status.st_ino
+        for name, status in found
+        if status is not None and status.st_uid == os.getuid()
+    }
 
 
 def _entries() -> Iterable[Path]:

@@ -1,6 +1,7 @@
-"""What a spawn leaves beside its processes, under names that are its own: folders and a group."""
+"""What a spawn leaves beside its processes: folders and a group under names that are its own, and
+shared memory."""
 
-from reconciler.apply import cgroup, scratch
+from reconciler.apply import cgroup, scratch, shared_memory
 from reconciler.apply.records import SpawnRecord
 from reconciler.observe.processes import boot_id, pid_namespace
 
@@ -11,4 +12,6 @@ def remove_traces(record: SpawnRecord) -> str | None:
     group = cgroup.recorded(record.nonce, record.cgroup)
     # One of another boot, or of a container that is gone, went with that.
     here = (record.boot_id, record.pid_namespace) == (boot_id(), pid_namespace())
+    if here:  # most often its end has done so
+        shared_memory.remove_unused(record.shared_memory)
     return problem or (cgroup.remove(group) if group is not None and here else None)

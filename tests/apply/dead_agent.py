@@ -36,7 +36,15 @@ class DeadAgent:
     def of_an_older_release(self) -> None:
         """Whose records do not say how to go on with a backend."""
         record = json.loads(self.record.read_text())
-        for name in ("loaded", "first_answer_seconds", "spec", "launch", "launch_hash", "folder"):
+        for name in (
+            "shared_memory",
+            "loaded",
+            "first_answer_seconds",
+            "spec",
+            "launch",
+            "launch_hash",
+            "folder",
+        ):
             del record[name]
         self.record.write_text(json.dumps(record))
 

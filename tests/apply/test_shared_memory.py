@@ -1,5 +1,6 @@
 """Engines of several processes talk through /dev/shm; what they leave there is memory."""
 
+import json
 import os
 import signal
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.plan.ids import ModelName
+from tests.apply.dead_agent import LOAD_NOTED, DeadAgent, dead_agent
 from tests.apply.world import SPEC, STAND_IN, World, instance
 
 # As vLLM does: a child that talks with its parent through memory of the two, here without the
@@ -91,3 +93,52 @@ async def test_a_kill_of_all_its_processes_at_once_leaves_none_either(
     await world.exit_of(view)
 
     assert not (Path("/dev/shm") / told.read_text().split()[0]).exists()
+
+
+async def test_a_load_that_is_killed_as_a_whole_leaves_none_either(world: World) -> None:
+    view = await world.spawn("--shared-memory", "--ready-after", "3600")
+    (record,) = world.records()
+    await world.until(lambda: noted(record) is not None, "it is noted")
+    segment = noted(record)
+    assert segment is not None
+
+    os.killpg(view.pid, signal.SIGKILL)
+    await world.exit_of(view)
+
+    assert not segment.exists()
+
+
+async def test_what_died_while_no_agent_was_there_leaves_none_either(world: World) -> None:
+    dead, segment = await sharing(world)
+    await world.end(dead.pid)
+    assert segment.exists()
+
+    await dead.next_agent()
+
+    assert not segment.exists()
+
+
+async def test_what_somebody_made_under_the_same_name_since_is_left_alone(world: World) -> None:
+    dead, segment = await sharing(world)
+    await world.end(dead.pid)
+    theirs = segment.with_name("psm_of_a_stranger")
+    theirs.write_bytes(b"theirs")
+    theirs.replace(segment)
+    try:
+        await dead.next_agent()
+        assert segment.read_bytes() == b"theirs"
+    finally:
+        segment.unlink()
+
+
+async def sharing(world: World) -> tuple[DeadAgent, Path]:
+    """A backend whose agent is dead, and its segment."""
+    dead = await dead_agent(world, "--shared-memory", note=LOAD_NOTED)
+    segment = noted(dead.record)
+    assert segment is not None
+    return dead, segment
+
+
+def noted(record: Path) -> Path | None:
+    names = json.loads(record.read_text())["shared_memory"]
+    return Path("/dev/shm", *names) if names else None
