@@ -1,99 +1,142 @@
-"""Twelve hosts as data, and what would run there, as the table of docs/backends.md."""
+"""Twelve hosts as data, and what would run there, as the table of docs/backends.md.
+
+What their drivers know is told by the libraries of tests/observe/gpu_libraries, through the
+vendors' real modules and the real survey.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+
+import pytest
 
 from reconciler.backend.choice import Choice, choose
 from reconciler.backend.inventory import Build, Inventory, Missing
+from reconciler.observe.devices.survey import STEP_SECONDS
 from reconciler.plan.desired import Format
 from reconciler.plan.gpu_claims import claims
 from reconciler.plan.gpu_roll import enrolled
-from reconciler.plan.gpu_survey import Answer, Cause, Step
-from reconciler.plan.gpus import Gpu
+from reconciler.plan.gpu_survey import Answer
 from tests.backend.build import llama_cpp_python, llama_server, model, vllm, xllamacpp
-from tests.plan.gpu import amd, nvidia
+from tests.observe.conftest import Machine
+from tests.observe.gpu_libraries import GpuLibraries, records
 
 _NO_LLAMA = "no llama-server on PATH"
 _NO_VLLM = "no vllm on PATH"
 
 
+_LIMIT_SECONDS = 2.0
+"""For a driver that hangs; shown is the limit that an agent has."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """`llama`: what its llama-server is built for; `vllm`: its vLLM. None: it has none. `wheel`:
-    xllamacpp is installed; `python`: llama-cpp-python is. `gpus`: what the model says. `fault`:
-    NVML hangs."""
+    """`nvidia`, `amd`: what that driver's library tells; None: there is none. `llama`: what its
+    llama-server is built for; `vllm`: its vLLM. None: it has none. `wheel`: xllamacpp is installed;
+    `python`: llama-cpp-python is. `gpus`: what the model says."""
 
     what: str
-    devices: tuple[Gpu, ...] = ()
+    nvidia: str | None = None
+    amd: str | None = None
     llama: tuple[str, ...] | None = None
     vllm: str | None = None
     wheel: bool = False
     python: bool = False
     gpus: int | None = None
-    fault: bool = False
 
 
-def _h100(bus: int) -> Gpu:
-    return nvidia(bus)
+def _nvidia(name: str, *buses: int) -> str:
+    gpus = ({"name": name, "uuid": f"GPU-n{bus:x}", "pci": f"0000:{bus:02x}:00.0"} for bus in buses)
+    return records("gpu", *gpus)
 
 
-def _radeon(bus: int, architecture: str = "gfx1100", **more: Any) -> Gpu:
-    return amd(bus, architecture, name="AMD Radeon RX 7900 XTX", **more)
+def _amd(name: str, gfx: str, *buses: int) -> str:
+    gpus = (
+        {
+            "name": name,
+            "uuid": f"GPU-a{bus:x}",
+            "pci": f"0000:{bus:02x}:00.0",
+            "hip": at,
+            "gfx": gfx,
+        }
+        for at, bus in enumerate(buses)
+    )
+    return records("gpu", *gpus)
 
 
+_H100, _RTX, _L4 = "NVIDIA H100 80GB HBM3", "NVIDIA GeForce RTX 4090", "NVIDIA L4"
+_MI300X, _RADEON = "AMD Instinct MI300X", "AMD Radeon RX 7900 XTX"
 HOSTS = (
     Host(what="a laptop, the wheel only", wheel=True),
     Host(what="a CPU server", llama=(), vllm="cpu", wheel=True),
-    Host(what="8 × H100", devices=tuple(map(_h100, range(8))), llama=("cuda",), vllm="cuda"),
-    Host(what="RTX 4090 without vLLM", devices=(nvidia(1),), llama=("cuda", "vulkan")),
-    Host(what="RTX 4090, a Vulkan build", devices=(nvidia(1),), llama=("vulkan",)),
-    Host(what="L4, a CPU build", devices=(nvidia(1),), llama=(), wheel=True),
-    Host(what="L4, llama-cpp-python, `gpus: 0`", devices=(nvidia(1),), python=True, gpus=0),
-    Host(what="4 × MI300X", devices=tuple(map(amd, range(4))), llama=("rocm",), vllm="rocm"),
+    Host(what="8 × H100", nvidia=_nvidia(_H100, *range(8)), llama=("cuda",), vllm="cuda"),
+    Host(what="RTX 4090 without vLLM", nvidia=_nvidia(_RTX, 1), llama=("cuda", "vulkan")),
+    Host(what="RTX 4090, a Vulkan build", nvidia=_nvidia(_RTX, 1), llama=("vulkan",)),
+    Host(what="L4, a CPU build", nvidia=_nvidia(_L4, 1), llama=(), wheel=True),
+    Host(what="L4, llama-cpp-python, `gpus: 0`", nvidia=_nvidia(_L4, 1), python=True, gpus=0),
     Host(
-        what="2 × RX 7900 XTX",
-        devices=(_radeon(3), _radeon(4)),
-        llama=("rocm", "vulkan"),
-        vllm="rocm",
-    ),
-    Host(what="Strix Halo (an APU)", devices=(_radeon(0xC5, "gfx1151"),), llama=("vulkan",)),
-    Host(
-        what="MI50 (gfx906), a class of its own",
-        devices=(amd(1, "gfx906"),),
+        what="4 × MI300X",
+        amd=_amd(_MI300X, "0x942", *range(4)),
         llama=("rocm",),
         vllm="rocm",
     ),
-    Host(what="a GPU node whose NVML hangs", llama=("cuda",), vllm="cuda", fault=True),
+    Host(
+        what="2 × RX 7900 XTX",
+        amd=_amd(_RADEON, "0x1100", 3, 4),
+        llama=("rocm", "vulkan"),
+        vllm="rocm",
+    ),
+    Host(
+        what="Strix Halo (an APU)",
+        amd=_amd("AMD Radeon 8060S", "0x1151", 0xC5),
+        llama=("vulkan",),
+    ),
+    Host(
+        what="MI50 (gfx906), a class of its own",
+        amd=_amd("AMD Instinct MI50", "0x906", 1),
+        llama=("rocm",),
+        vllm="rocm",
+    ),
+    Host(
+        what="a GPU node whose NVML hangs",
+        nvidia=records("sys", {"nvmlInitWithFlags": "hang"}),
+        llama=("cuda",),
+        vllm="cuda",
+    ),
 )
 
 
-def table() -> Iterator[str]:
+def table(libraries: GpuLibraries, place: Path) -> Iterator[str]:
+    """`place`: a folder of its own, for what the hosts' drivers tell."""
     yield "| host | files | runs on | why |"
     yield "|---|---|---|---|"
-    for host in HOSTS:
+    for number, host in enumerate(HOSTS):
+        (place / str(number)).mkdir()
+        answers = _surveyed(host, libraries, place / str(number))
         for format in (Format.GGUF, Format.SAFETENSORS):
-            backend, why = _outcome(host, format)
+            backend, why = _outcome(host, answers, format)
+            why = why.replace(f"within {_LIMIT_SECONDS:g} s", f"within {STEP_SECONDS:g} s")
             yield f"| {host.what} | {format} | {backend} | {why} |"
 
 
-def _outcome(host: Host, format: Format) -> tuple[str, str]:
+def _surveyed(host: Host, libraries: GpuLibraries, place: Path) -> Sequence[Answer]:
+    with pytest.MonkeyPatch.context() as environment:
+        machine = Machine(place, libraries, environment)
+        machine.has(nvidia=host.nvidia, amd=host.amd)
+        hangs = "hang" in (host.nvidia or "")
+        seconds = _LIMIT_SECONDS if hangs else STEP_SECONDS
+        return tuple(machine.survey(step_seconds=seconds).values())
+
+
+def _outcome(host: Host, answers: Sequence[Answer], format: Format) -> tuple[str, str]:
     wanted = model(gpus=host.gpus)
-    claim = claims([wanted], enrolled(None, _answers(host), {}), {})[wanted.name]
+    claim = claims([wanted], enrolled(None, answers, {}), {})[wanted.name]
     if claim.refusal is not None:
         return "—", claim.refusal
     made = choose(wanted.spec, format, _inventory(host), claim.devices)
     if not isinstance(made, Choice):
         return "—", made.reason
     return f"`{made.build.id}`", made.reason
-
-
-def _answers(host: Host) -> Sequence[Answer]:
-    if host.fault:
-        hung = "did not answer within 30 s"
-        return [Answer(step=Step.NVML, reason=hung, cause=Cause.HUNG)]
-    cause = None if host.devices else Cause.ABSENT
-    return [Answer(step=Step.NVML, reason="told", devices=host.devices, cause=cause)]
 
 
 def _inventory(host: Host) -> Inventory:
