@@ -181,6 +181,18 @@ async def test_no_probe_comes_beside_requests_that_are_served(node: Node) -> Non
     await node.world.stop(view)
 
 
+async def test_no_probe_comes_where_a_request_was_answered_lately(node: Node) -> None:
+    """Though nothing is in flight between two of them."""
+    view = await node.load()
+    before = await node.seen(view)
+    async with node.watching():
+        answering = asyncio.create_task(_answer_one_by_one(node.traffic, view))
+        await node.another_hangs()
+        answering.cancel()
+        assert await node.seen(view) == before
+    await node.world.stop(view)
+
+
 async def test_a_client_that_does_not_read_is_no_hang(node: Node) -> None:
     view = await node.load("--hang-metrics")
     before = await node.seen(view)
@@ -228,6 +240,15 @@ async def _pass_on(request: Request) -> None:
     """A stream of single bytes."""
     for _ in range(100_000):
         request.relayed_bytes += 1
+        await asyncio.sleep(STALL / 20)
+
+
+async def _answer_one_by_one(traffic: Traffic, view: BackendView) -> None:
+    """With a pause after each."""
+    for _ in range(100_000):
+        with traffic.request(MODEL, view.nonce) as request:
+            request.is_work = True
+            request.relayed_bytes = 1
         await asyncio.sleep(STALL / 20)
 
 
