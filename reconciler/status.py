@@ -266,7 +266,8 @@ class Status:
     revision: Revision = Revision()
     gpu_mode: GpuMode = GpuMode.NODE
     devices: tuple[Device, ...] = ()
-    engines: tuple[Engine, ...] = ()
+    engines: tuple[Engine, ...] | None = None
+    """None: they have not all said yet what they are."""
     models: tuple[ModelStatus, ...] = ()
     elsewhere: tuple[Elsewhere, ...] = ()
     conditions: tuple[Condition, ...] = ()

@@ -1,4 +1,8 @@
-"""Looks whether this node's engines were replaced, and lets the door to them know the new ones."""
+"""Looks which engines this node has, and whether they were replaced, and tells the door to them.
+
+The first look asks each of them for its version: seconds, in which what an earlier agent has
+started serves already.
+"""
 
 import asyncio
 import threading
@@ -50,7 +54,8 @@ class EngineWatch:
         self._given_up.set()
 
     async def _run(self) -> None:
-        while not await within(self._pause_seconds, self._closing):
+        ended = False
+        while not ended:
             before = self._engines.inventory
             try:
                 await in_daemon_thread(self._look, name="engines")
@@ -58,6 +63,7 @@ class EngineWatch:
                 _log.exception("looking for engines failed")
             if self._engines.inventory is not before:
                 self._wake()
+            ended = await within(self._pause_seconds, self._closing)
 
     def _look(self) -> None:
         with suppress(GivenUp), until(self._given_up):

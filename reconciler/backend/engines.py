@@ -98,7 +98,8 @@ _ADAPTERS: Mapping[str, _Adapter] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assessment:
-    """Both None: nothing can be said before the files are here. `refusal`: a sentence.
+    """Both None: nothing can be said before the files are here, and the engines are known.
+    `refusal`: a sentence.
 
     `no_backend`: it is refused because nothing here runs files of that `format`. `bad_files`: it is
     the content of the files that is refused, so that other content may do. `lasting`: the same
@@ -140,7 +141,7 @@ class Engines:
         return self._inventory
 
     def take_up(self, inventory: Inventory) -> None:
-        """What is there from now on. What runs stays what it is."""
+        """What is there from now on, or known for the first time. What runs stays what it is."""
         self._inventory = inventory
 
     def assess(
@@ -157,7 +158,7 @@ class Engines:
         """
         spec, there = model.spec, files or offer
         format = there.format if there else _likely_format(spec, self._backend(spec))
-        if format is Format.AUTO:
+        if format is Format.AUTO or not self.inventory.known:
             return Assessment()
         chosen = choose(spec, format, self.inventory, devices)
         if isinstance(chosen, Refusal):

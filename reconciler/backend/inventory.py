@@ -101,10 +101,15 @@ class Asked:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
     """All backends that this release knows, and all builds that have a name: each is either among
-    the builds or missing."""
+    the builds or missing. One with neither: nobody has looked yet."""
 
     builds: tuple[Build, ...] = ()
     missing: tuple[Missing, ...] = ()
+
+    @property
+    def known(self) -> bool:
+        """Whether somebody has looked."""
+        return bool(self.builds or self.missing)
 
     def build(self, backend: str) -> Build | None:
         """The default one."""

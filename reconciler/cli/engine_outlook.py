@@ -62,7 +62,8 @@ def _new(change: Change, spec: ModelSpec | None, inventory: Inventory) -> str | 
 
 
 def _inventory(view: Json) -> Inventory | None:
-    """None: an agent of an older release tells nothing of its engines."""
+    """None: an agent of an older release tells nothing of its engines, and one that has just
+    started does not know them all yet."""
     told = view.get("engines")
     if told is None:
         return None

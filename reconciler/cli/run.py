@@ -12,6 +12,7 @@ import typer
 from reconciler import log
 from reconciler.cli.allowed import AllowedFiles, AllowedFlags, AllowedVariables, permissions
 from reconciler.cli.engine_option import EngineOption, named_engines
+from reconciler.cli.garbage import collect_nothing_yet
 from reconciler.cli.node_name import check_default, node_name
 from reconciler.cli.options import (
     DataDir,
@@ -229,6 +230,7 @@ def run(
     if supervise and supervisor is None:
         console = log.is_console(log_format, sys.stderr)
         become_supervisor(console=console, level=log_level, on_exit=on_exit)
+    collect_nothing_yet()
     # Here, since a supervisor needs nothing of the agent, and is to be there soon.
     from reconciler.cli.agent_process import run_until_signalled
 

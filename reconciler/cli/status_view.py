@@ -86,7 +86,7 @@ def _engines(server: Json) -> Iterator[Text]:
     """Builds that have a name. What cannot be used is told as a condition."""
     said = [
         f"{each['name']} is {each['id']} {each.get('version') or 'of an unknown version'}"
-        for each in server.get("engines", ())
+        for each in server.get("engines") or ()
         if each.get("name") and not each.get("problem")
     ]
     if said:

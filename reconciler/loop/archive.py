@@ -84,6 +84,8 @@ class Archive:
         """The blocks of earlier agents for which there is another engine, or other GPUs, now.
         `roll` None: it is not known yet."""
         inventory = self._inventory()
+        if not inventory.known:
+            return
         for key, block in tuple(self._doubtful.items()):
             gains = tuple(_gains(block.circumstances, inventory, roll))
             if roll is not None or gains or not block.circumstances.gpus:

@@ -6,8 +6,11 @@ from reconciler.backend.inventory import Build, Inventory, called
 from reconciler.status import Engine, EngineStatus
 
 
-def engines_of(inventory: Inventory) -> tuple[Engine, ...]:
-    """All that can be started, and what an operator has named and cannot be."""
+def engines_of(inventory: Inventory) -> tuple[Engine, ...] | None:
+    """All that can be started, and what an operator has named and cannot be. None: nobody has
+    looked yet."""
+    if not inventory.known:
+        return None
     usable = [
         Engine(id=build.id, name=build.name, version=build.version, detail=build.detail)
         for build in inventory.builds
@@ -29,6 +32,8 @@ def engine_of(
             return None
         build = choice.build
         return EngineStatus(name=build.name, version=build.version, installed=build.version)
+    if not inventory.known:
+        return EngineStatus(name=running.name, version=running.version)
     installed = inventory.successor(running)
     return EngineStatus(
         name=running.name,

@@ -80,6 +80,11 @@ class Intent:
     def understanding(self) -> Understanding:
         return self._understanding
 
+    @property
+    def in_force(self) -> Mapping[str, bytes]:
+        """The files that count, by name."""
+        return self._in_force
+
     async def open(self) -> None:
         """Read the last good version from the data folder; it is used if the source is bad."""
         kept = await asyncio.to_thread(self._last_good.load)
@@ -111,7 +116,8 @@ class Intent:
         if resolution.whole:
             applied = snapshot.revision
         self._parses = resolution.parses
-        if resolution.in_force != self._in_force or resolution.whole:
+        kept = (self._in_force, self._applied)
+        if (resolution.in_force, applied) != kept or self._understanding.not_kept is not None:
             self._in_force, self._applied, self._unsaved = resolution.in_force, applied, True
         self._understanding = Understanding(
             desired=desired,

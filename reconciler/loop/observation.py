@@ -151,6 +151,11 @@ class Observer:
         self._looks: Looks = {}
         self._successions = Successions()
 
+    @property
+    def engines_known(self) -> bool:
+        """At the last look."""
+        return self._inventory.known
+
     def see(self) -> Seen:
         """To be called together with booking, with nothing awaited between: else an end could be
         seen whose failure is not in the books yet."""
@@ -264,12 +269,14 @@ def observed(
     *,
     misplaced: Mapping[Nonce, str],
     max_parallel_loads: int,
+    engines_known: bool = True,
 ) -> Observed:
     """Everything that the planner may know. `misplaced`: see `Gpus`."""
     judged = _Judged(held=memory.held if memory is not None else {}, misplaced=misplaced)
     names = looks.keys() | seen.views.keys() | seen.in_flight.keys()
     return Observed(
         processes_read=True,
+        engines_known=engines_known,
         models={name: seen_of(name, seen, looks.get(name), books, judged) for name in names},
         leftovers=seen.leftovers,
         max_parallel_loads=max_parallel_loads,

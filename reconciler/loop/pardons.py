@@ -121,6 +121,8 @@ class Pardons:
         if now is before:
             return False
         self._known = now
+        if not before.known:  # whether they are others than an earlier agent's, the archive says
+            return True
         self._chronicle.engines(before, now)
         for model in desired.models if desired is not None else ():
             others = set(_builds_for(model.spec, now)) - set(_builds_for(model.spec, before))

@@ -100,7 +100,7 @@ class Publisher:
             conditions.append(devices)
         inventory = self._inventory()
         engines = engines_of(inventory)
-        if (usable := engines_usable(engines)) is not None:
+        if (usable := engines_usable(engines or ())) is not None:
             conditions.append(usable)
         if self._status.draining:
             conditions.append(DRAINING)

@@ -13,6 +13,7 @@ from reconciler.apply.backends import Backends, BackendView
 from reconciler.apply.effects import Effects, Prepared
 from reconciler.apply.outcomes import FilesFetched
 from reconciler.apply.pushes import Noticed
+from reconciler.apply.within import within
 from reconciler.errors import XgenError
 from reconciler.loop.archive import Archive
 from reconciler.loop.barring import barred
@@ -26,7 +27,7 @@ from reconciler.loop.intent import Intent, Understanding
 from reconciler.loop.keeping import Keeping, Specs
 from reconciler.loop.leaving import staying
 from reconciler.loop.observation import Look, Looks, Observer, Seen, observed
-from reconciler.loop.pace import give_way
+from reconciler.loop.pace import Rests, give_way
 from reconciler.loop.pardons import Pardons
 from reconciler.loop.publisher import Publisher
 from reconciler.loop.report import ModelFacts, planned
@@ -47,10 +48,6 @@ _log = structlog.get_logger("xgen.loop")
 
 RESYNC_SECONDS = 15.0
 """A tick happens at least this often, so that a lost wake-up costs seconds, never the truth."""
-REST_RATIO = 5.0
-"""Rest to work. What wakes the loop meanwhile is one tick: hundreds of models that retry, each at
-its own moment, would else keep a core busy."""
-LONGEST_REST_SECONDS = 0.25
 SETTLING_ROUNDS = 1000
 """Far more than any number of models and GPUs has needed: a fault of ours must not hold up the
 node."""
@@ -114,20 +111,18 @@ class Reconciler:
 
     async def run(self) -> None:
         """Tick until `close` is called."""
+        rests = Rests()
         while not self._closed:
             self._wakeup.clear()
             began = self._clock.monotonic()
             next_at = await self._guarded_tick()
-            spent = self._clock.monotonic() - began
-            await asyncio.sleep(min(spent * REST_RATIO, LONGEST_REST_SECONDS))
+            await asyncio.sleep(rests.after(self._clock.monotonic() - began))
+            idle_since = self._clock.monotonic()
             pause = RESYNC_SECONDS
             if next_at is not None:
                 pause = min(pause, max(0.0, next_at - self._clock.monotonic()))
-            try:
-                async with asyncio.timeout(pause):
-                    await self._wakeup.wait()
-            except TimeoutError:
-                continue
+            await within(pause, self._wakeup)
+            rests.idle(self._clock.monotonic() - idle_since)
         await self._inquiries.close()
 
     def end(self, on_exit: OnExit) -> None:
@@ -207,6 +202,7 @@ class Reconciler:
             scene.memory,
             misplaced=scene.gpus.misplaced,
             max_parallel_loads=self._max_parallel_loads,
+            engines_known=self._observer.engines_known,
         )
         made = self._reverts.shown(plan(desired, there, now), now)
         if scene.ending:

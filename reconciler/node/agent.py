@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import gc
 import os
 import socket
 from collections.abc import Callable
@@ -77,7 +76,6 @@ async def run_agent(
             async with assembled(settings, node, board, shutdown.hurry, clock) as parts:
                 _tell_of_the_start(settings, parts.journal, up)
                 folder.remember_name(node)
-                _set_apart_what_stays()
                 if on_up:
                     on_up(up)
                 survivors = await _run(parts, listener, shutdown, settings.on_exit)
@@ -111,13 +109,6 @@ def _tell_of_the_start(settings: Settings, journal: Journal, up: Up) -> None:
     )
     if agent and agent.on_exit_problem:
         _log.warning("on-exit leave cannot work", reason=agent.on_exit_problem)
-
-
-def _set_apart_what_stays() -> None:
-    """A full collection walks everything that was ever imported, and nothing is served meanwhile:
-    some 50 ms, whichever thread it falls upon."""
-    gc.collect()
-    gc.freeze()
 
 
 async def _run(

@@ -27,6 +27,7 @@ from reconciler.apply.stop import Hurry, Stopper
 from reconciler.backend.builds import discovery
 from reconciler.backend.discovery import Discovery
 from reconciler.backend.engines import Engines
+from reconciler.backend.inventory import Inventory
 from reconciler.backend.offer import HubSays
 from reconciler.cache.beside import gguf_hint
 from reconciler.cache.model_cache import ModelCache
@@ -108,9 +109,7 @@ async def assembled(
     journal = Journal(node=node, now=lambda: clock.wall(clock.monotonic()))
     chronicle = Chronicle(journal)
     metrics = Metrics(node=node)
-    source = DirectorySource(Path(settings.manifest), poll_seconds=settings.poll_interval)
     watch = GpuWatch(survey, clock=clock.monotonic, wake=wakeup.set)
-    commands = Commands(wake=wakeup.set, look_again=partial(_look_again, source, watch))
     intent = Intent(
         node=node,
         last_good=LastGood(settings.data_dir / "last-good"),
@@ -118,6 +117,10 @@ async def assembled(
         journal=journal,
     )
     await intent.open()
+    source = DirectorySource(
+        Path(settings.manifest), poll_seconds=settings.poll_interval, settled=intent.in_force
+    )
+    commands = Commands(wake=wakeup.set, look_again=partial(_look_again, source, watch))
     store = make_store(settings.hub)
     metered = MeteredStore(store, metrics.count_pulled) if store is not None else None
     imports = make_imports(
@@ -138,11 +141,11 @@ async def assembled(
     metrics.show_imports({state.value: partial(imports.count, state) for state in JobState})
     metrics.show_cache(lambda: cache.used_bytes, lambda: cache.keeper.budget_bytes)
     async with watch.asking(), AsyncExitStack() as stack:
-        # First: what an earlier agent left is asked whether it serves, while engines are asked.
+        # First: what an earlier agent left is asked whether it serves, while the rest is made.
         backends = await stack.enter_async_context(_backends(settings, node, clock, wakeup))
-        found = _discovery(settings)
-        engines = await asyncio.to_thread(_engines, settings, found)
-        await stack.enter_async_context(EngineWatch(found, engines, wake=wakeup.set).looking())
+        engines = _engines(settings)
+        looking = EngineWatch(_discovery(settings), engines, wake=wakeup.set).looking()
+        await stack.enter_async_context(looking)
         await asyncio.to_thread(imports.open)
         stack.push_async_callback(asyncio.to_thread, imports.close)
         writer = _writer(settings)
@@ -314,9 +317,10 @@ def _discovery(settings: Settings) -> Discovery:
     )
 
 
-def _engines(settings: Settings, found: Discovery) -> Engines:
+def _engines(settings: Settings) -> Engines:
+    """Of which nothing is known yet."""
     return Engines(
-        found.look(),
+        Inventory(),
         shared_cache=str(settings.data_dir / "engines"),
         machine_bytes=read_physical(),
         permissions=settings.permissions,

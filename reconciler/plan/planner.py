@@ -3,7 +3,7 @@
 cases ─▶ a step for each model alone ─▶ room: load slots, devices ─▶ actions in order, outlook
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 
 from reconciler.plan.actions import (
@@ -18,13 +18,14 @@ from reconciler.plan.actions import (
 from reconciler.plan.case import Case, cases
 from reconciler.plan.desired import Desired
 from reconciler.plan.ids import ModelName
-from reconciler.plan.observed import Leftover, Observed
+from reconciler.plan.observed import Observed
 from reconciler.plan.outlook import outlook
 from reconciler.plan.room import grant, rank
 from reconciler.plan.step import Step, next_step
 
 _ORDER = {StopLeftover: 0, AbortFetch: 1, StopBackend: 2, FetchFiles: 3, StartBackend: 4}
 """What frees something goes before what takes it."""
+_UNTIL_ENGINES_ARE_KNOWN = "held back until this node's engines are known"
 
 
 def plan(desired: Desired | None, observed: Observed, now: float) -> Plan:
@@ -39,7 +40,9 @@ def plan(desired: Desired | None, observed: Observed, now: float) -> Plan:
     listed = cases(desired, observed)
     steps = {case.name: next_step(case, now) for case in listed}
     if desired.suspend:
-        steps = {name: _suspended(step) for name, step in steps.items()}
+        steps = {name: _held(step, "held back") for name, step in steps.items()}
+    elif not observed.engines_known:
+        steps = {name: _held(step, _UNTIL_ENGINES_ARE_KNOWN) for name, step in steps.items()}
     else:
         steps = grant(
             listed,
@@ -60,7 +63,7 @@ def plan(desired: Desired | None, observed: Observed, now: float) -> Plan:
             for case in listed
             if steps[case.name].stays and case.instance is not None
         ),
-        notes=_notes(desired, observed.leftovers),
+        notes=_notes(desired, observed),
     )
 
 
@@ -74,11 +77,11 @@ def _unread(desired: Desired | None, observed: Observed) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _suspended(step: Step) -> Step:
+def _held(step: Step, why: str) -> Step:
     """Observe and report: no action, and no time at which there would be one."""
     if step.action is None:
         return replace(step, retry=None, deadline=None)
-    return step.waiting(f"held back: {step.action.reason}")
+    return step.waiting(f"{why}: {step.action.reason}")
 
 
 def _in_order(listed: Iterable[Case], steps: dict[ModelName, Step]) -> tuple[Action, ...]:
@@ -98,14 +101,16 @@ def _next_at(steps: Iterable[Step]) -> float | None:
     return min(times, default=None)
 
 
-def _notes(desired: Desired, leftovers: Sequence[Leftover]) -> tuple[str, ...]:
+def _notes(desired: Desired, observed: Observed) -> tuple[str, ...]:
     notes = []
     if desired.suspend:
         notes.append("suspended: nothing is started or stopped, nor restarted after a crash")
-    if leftovers:
+    if not observed.engines_known:
+        notes.append("nothing is started or stopped: this node's engines are asked what they are")
+    if observed.leftovers:
         listed = ", ".join(
             f"pid {leftover.pid} ({leftover.model})"
-            for leftover in sorted(leftovers, key=lambda each: each.pid)
+            for leftover in sorted(observed.leftovers, key=lambda each: each.pid)
         )
         notes.append(f"nothing starts before what an earlier agent left has ended: {listed}")
     return tuple(notes)

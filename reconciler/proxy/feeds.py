@@ -83,6 +83,8 @@ class Events:
         told = {event.model for event in self._journal.after(0).events if event.model is not None}
         if named in told or reads_on:
             return named
+        if table.status.unknown_because is not None:
+            return errors.node_starting(table.status.unknown_because)
         return errors.no_such_model(named, tuple(sorted(table.by_name.keys() | told)))
 
     def _as_json(self, page: Page, limit: int, *, newest: bool) -> object:

@@ -20,7 +20,7 @@ from reconciler.proxy.board import Routes
 from reconciler.proxy.client import ClientLeft, read_body
 from reconciler.proxy.errors import Problem
 from reconciler.proxy.inflight import Traffic
-from reconciler.status import ModelStatus, Planned
+from reconciler.status import JUST_STARTED, ModelStatus, Planned
 
 _BODY_BYTES = 64 * 1024
 _TAKEN_UP_SECONDS = 5.0
@@ -72,7 +72,10 @@ class Models:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         status = self._routes.current().status
-        await reply.send_json(send, management_view.models(status, self._traffic.of_model))
+        if status.unknown_because == JUST_STARTED:  # an empty list would be taken for the truth
+            await reply.send_problem(scope, send, errors.node_starting(JUST_STARTED))
+        else:
+            await reply.send_json(send, management_view.models(status, self._traffic.of_model))
 
 
 class Model:
@@ -166,7 +169,11 @@ async def answer_command(
 
 def find(routes: Routes, name: str) -> ModelStatus | Problem:
     table = routes.current()
-    return table.by_name.get(name) or errors.no_such_model(name, tuple(sorted(table.by_name)))
+    if (model := table.by_name.get(name)) is not None:
+        return model
+    if table.status.unknown_because is not None:
+        return errors.node_starting(table.status.unknown_because)
+    return errors.no_such_model(name, tuple(sorted(table.by_name)))
 
 
 def why_not_allowed(scope: Scope) -> Problem | None:

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from reconciler.plan.desired import ModelType
 from reconciler.plan.gpu_mode import GpuMode
 from reconciler.plan.ids import ModelName
-from reconciler.status import Condition, Device, Json, ModelStatus, Status
+from reconciler.status import Condition, Device, Engine, Json, ModelStatus, Status
 
 InFlight = Callable[[ModelName], int]
 """How many requests a model is working on."""
@@ -38,8 +38,9 @@ def server(status: Status, in_flight: InFlight) -> Json:
         "version": status.version,
         "agent_version": status.agent_version,
         "elsewhere": [{"name": other.name, "reason": other.reason} for other in status.elsewhere],
-        "engines": [asdict(engine) for engine in status.engines],
+        "engines": _engines(status.engines),
         "agent": asdict(status.agent) if status.agent else None,
+        "unknown_because": status.unknown_because,
     }
 
 
@@ -106,6 +107,10 @@ def one_model(model: ModelStatus, in_flight: InFlight) -> Json:
         "degraded": model.degraded,
         "warnings": model.detail.warnings,
     }
+
+
+def _engines(engines: tuple[Engine, ...] | None) -> list[Json] | None:
+    return None if engines is None else [asdict(engine) for engine in engines]
 
 
 def _target(model: ModelStatus) -> Json | None:

@@ -2,14 +2,16 @@
 
 event or poll ─▶ read all ─▶ as before? ─▶ nothing
                              a link was swapped? ─▶ counts at once
+                             as it was in force at the start? ─▶ counts at once
                              plain files? ─▶ counts when two reads agree
 """
 
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import structlog
 
@@ -30,7 +32,8 @@ class DirectorySource:
     """Reads `path`, and watches it.
 
     `poll_seconds`: how long a change without an event (NFS, FUSE) may go unseen. `settle_seconds`:
-    how far apart two reads of plain files must agree. `watch` False: poll only.
+    how far apart two reads of plain files must agree. `watch` False: poll only. `settled`: files
+    that an earlier agent took up: the very same again are not half-written.
     """
 
     def __init__(
@@ -40,11 +43,13 @@ class DirectorySource:
         poll_seconds: float = 5.0,
         settle_seconds: float = 0.25,
         watch: bool = True,
+        settled: Mapping[str, bytes] = MappingProxyType({}),
     ) -> None:
         self._path = Path(os.path.abspath(path))
         self._poll_seconds = poll_seconds
         self._settle_seconds = settle_seconds
         self._watch = watch
+        self._settled = settled
         self._last: Listing | None = None
         self._notices: dict[str, str] = {}
         self._hint = asyncio.Event()
@@ -119,7 +124,8 @@ class DirectorySource:
         if listing.atomic:
             return True
         if last is None:
-            return False
+            read = {file.name: file.content for file in listing.snapshot.files}
+            return bool(read) and read == self._settled
         swapped = None not in (last.through, listing.through) and last.through != listing.through
         return swapped or listing.snapshot == last.snapshot
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from reconciler.apply.engine_watch import EngineWatch
 from reconciler.backend.engines import Engines
+from reconciler.backend.inventory import Inventory
 from tests.backend.build import executable
 from tests.backend.test_discovery import Watched
 from tests.e2e.agent import is_alive
@@ -30,6 +31,22 @@ async def test_a_replaced_engine_is_taken_up_and_wakes_the_loop(tmp_path: Path) 
     build = engines.inventory.build("llama-server-cpu")
     assert build is not None
     assert build.version == "2"
+
+
+async def test_the_first_look_is_at_once(tmp_path: Path) -> None:
+    watched = Watched(tmp_path)
+    watched.put("1")
+    awake = asyncio.Event()
+    engines = Engines(Inventory())
+    assert not engines.inventory.known
+
+    async with EngineWatch(
+        watched.discovery, engines, wake=awake.set, pause_seconds=3600
+    ).looking():
+        async with asyncio.timeout(30):
+            await awake.wait()
+
+    assert engines.inventory.build("llama-server-cpu") is not None
 
 
 async def test_what_stays_wakes_nobody(tmp_path: Path) -> None:

@@ -4,13 +4,38 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 
 from tests.bench.markdown import table
+from tests.bench.proxy_tables import ratio
 from tests.bench.reconcile import LoopResult
+from tests.bench.takeover import TakeoverResult
 
 
 def loop_tables(result: LoopResult) -> Iterable[str]:
     yield from _ticks(result)
     yield ""
     yield from table(("a real agent", "", ""), _agents(result))
+
+
+def takeover_table(result: TakeoverResult) -> Iterable[str]:
+    """Of the agent that follows one that was killed."""
+    rows = [
+        ("it is imported, and has its folder and its address", result.made),
+        ("it takes connections", result.listens),
+        ("**the model serves again**", result.serves),
+        ("CPU until then", result.cpu),
+        ("a process that imports the largest libraries, to its end", result.imports),
+        ("a server of aiohttp, to its first answer", result.server),
+    ]
+    heads = ("a killed agent's successor", "s since its exec", "÷ the imports", "÷ the server")
+    return table(heads, (_since_exec(what, times, result) for what, times in rows))
+
+
+def _since_exec(what: str, times: Sequence[float], result: TakeoverResult) -> Sequence[str]:
+    return (
+        what,
+        f"{median(times):.2f} ({min(times):.2f}–{max(times):.2f})",
+        ratio(times, result.imports),
+        ratio(times, result.server),
+    )
 
 
 def _ticks(result: LoopResult) -> Iterable[str]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from tests.bench.leaving import AT_ONCE
-from tests.bench.loop_tables import loop_tables
+from tests.bench.loop_tables import loop_tables, takeover_table
 from tests.bench.proxy_tables import (
     bodies_table,
     ending_table,
@@ -39,17 +39,20 @@ def _tables(results: Results) -> Iterable[Iterable[str]]:
         yield published_table(results.small, results.idle)
     if results.reconcile:
         yield loop_tables(results.reconcile)
+    if results.takeover:
+        yield takeover_table(results.takeover)
 
 
 def page(results: Results, *, date: str) -> str:
     """`docs/performance.md`. `date`: of the run, which had all parts."""
     small, idle, bodies = results.small, results.idle, results.bodies
-    leaving, loop = results.leaving, results.reconcile
+    leaving, loop, takeover = results.leaving, results.reconcile, results.takeover
     assert small is not None
     assert idle is not None
     assert bodies is not None
     assert leaving is not None
     assert loop is not None
+    assert takeover is not None
     return _PAGE.format(
         date=date,
         tables=tables(results),
@@ -63,6 +66,7 @@ def page(results: Results, *, date: str) -> str:
         leaving=leaving.effort,
         at_once=AT_ONCE,
         loop=loop.effort,
+        takeover=takeover.effort,
     )
 
 
@@ -122,4 +126,10 @@ started. A change switches one model on, all others are for other nodes ({loop.c
 each, every text a new one); it ends when the backend's process runs. Plain files count when two
 reads 250 ms apart agree; a swapped link counts at once. Idle agents are watched for
 {loop.idle_seconds:.0f} s.
+
+**A new agent.** An agent is killed (`kill -9`) while its one model serves, and another is started
+in its place; {takeover.rounds} rounds. All times are from its exec; its engines are asked for their
+versions beside. In each round, one after the other: a process that imports the largest of its
+libraries and ends (aiohttp, msgspec, pydantic, starlette, structlog, uvicorn, uvloop), and a server
+of aiohttp that answers a constant.
 """

@@ -88,7 +88,7 @@ def running(agent: Agent) -> Iterator[Agent]:
 def serving_agent(root: Path) -> Iterator[tuple[Peer, int]]:
     """An agent whose one model is loaded, and the port of its backend."""
     root.mkdir()
-    engine = engine_script(root / "llama-server", f'exec {_python("tests.bench.upstream")} "$port"')
+    engine = engine_script(root / "llama-server", f'exec {python("tests.bench.upstream")} "$port"')
     agent = Agent(root=root, args=["--llama-server", str(engine), "--poll-interval", "5"])
     agent.model_file()
     agent.write(manifest(model(wire.MODEL)))
@@ -114,7 +114,8 @@ def engine_script(path: Path, command: str) -> Path:
     return path
 
 
-def _python(module: str) -> str:
+def python(module: str) -> str:
+    """A shell's words for that module of ours."""
     return (
         f"env PYTHONPATH={shlex.quote(str(REPOSITORY))} {shlex.quote(sys.executable)} -m {module}"
     )
@@ -145,7 +146,7 @@ def _nginx(root: Path, upstream: int) -> Iterator[Peer]:
         raise CannotStart("it is not on PATH (Debian: apt-get install nginx)")
     folder = root / "nginx"
     folder.mkdir()
-    port = _free_port()
+    port = free_port()
     config = folder / "nginx.conf"
     config.write_text(_NGINX.format(folder=folder, port=port, upstream=upstream))
     command = [program, "-e", "stderr", "-p", str(folder), "-c", str(config)]
@@ -159,11 +160,11 @@ def _vllm_router(root: Path, upstream: int) -> Iterator[Peer]:
     program = shutil.which("vllm-router", path=Path(sys.executable).parent)
     if program is None:
         raise CannotStart("it is not installed (pip install 'xgen-model[bench]')")
-    port = _free_port()
+    port = free_port()
     command = [program, "--host", "127.0.0.1", "--port", str(port)]
     command += ["--worker-urls", f"http://127.0.0.1:{upstream}", "--policy", "round_robin"]
     command += ["--disable-retries", "--disable-circuit-breaker", "--log-level", "error"]
-    command += ["--prometheus-host", "127.0.0.1", "--prometheus-port", str(_free_port())]
+    command += ["--prometheus-host", "127.0.0.1", "--prometheus-port", str(free_port())]
     with _program("vllm-router", command, port, root) as peer:
         yield peer
 
@@ -211,7 +212,8 @@ http {{
 """One process, so that its CPU time is the proxy's; kept connections on both sides, no log."""
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """One that nobody has now."""
     with socket.create_server(("127.0.0.1", 0)) as sock:
         port: int = sock.getsockname()[1]
         return port

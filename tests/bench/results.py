@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import StrEnum, auto
 
-from tests.bench import bodies, ending, idle, leaving, reconcile, small
+from tests.bench import bodies, ending, idle, leaving, reconcile, small, takeover
 from tests.bench.bodies import BodiesResult
 from tests.bench.ending import EndingResult
 from tests.bench.idle import IdleResult
@@ -12,6 +12,7 @@ from tests.bench.leaving import LeavingResult
 from tests.bench.peers import Field, field_of_peers
 from tests.bench.reconcile import LoopResult
 from tests.bench.small import SmallResult
+from tests.bench.takeover import TakeoverResult
 
 
 class Part(StrEnum):
@@ -21,6 +22,11 @@ class Part(StrEnum):
     LEAVING = auto()
     ENDING = auto()
     RECONCILE = auto()
+    TAKEOVER = auto()
+
+
+ALONE = (Part.RECONCILE, Part.TAKEOVER)
+"""They start what they measure themselves."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -34,13 +40,14 @@ class Results:
     leaving: LeavingResult | None = None
     ending: EndingResult | None = None
     reconcile: LoopResult | None = None
+    takeover: TakeoverResult | None = None
 
 
 def measured(parts: Collection[Part], *, quick: bool) -> Results:
     """For every part the servers are fresh, for what one leaves behind is in the next one's
     figures; in a quick run they are the same."""
     results = Results()
-    through = [part for part in parts if part is not Part.RECONCILE]
+    through = [part for part in parts if part not in ALONE]
     for group in [through] if quick and through else [[part] for part in through]:
         with field_of_peers() as who:
             results.absent |= who.absent
@@ -48,6 +55,8 @@ def measured(parts: Collection[Part], *, quick: bool) -> Results:
                 _measure(results, part, who, quick=quick)
     if Part.RECONCILE in parts:
         results.reconcile = reconcile.measure(reconcile.QUICK if quick else reconcile.FULL)
+    if Part.TAKEOVER in parts:
+        results.takeover = takeover.measure(takeover.QUICK if quick else takeover.FULL)
     return results
 
 
@@ -63,5 +72,5 @@ def _measure(results: Results, part: Part, who: Field, *, quick: bool) -> None:
             results.leaving = leaving.measure(who, leaving.QUICK if quick else leaving.FULL)
         case Part.ENDING:
             results.ending = ending.measure(who)
-        case Part.RECONCILE:
-            pass  # it wants none of these servers
+        case Part.RECONCILE | Part.TAKEOVER:
+            pass  # they want none of these servers

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.bench import idle, leaving, small
-from tests.bench.results import Part
+from tests.bench.results import ALONE, Part
 from tests.e2e.agent import REPOSITORY
 
 pytestmark = pytest.mark.slow
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 _OURS = {"agent", "aiohttp", "connection", "uvicorn"}
 _THEIRS = {"nginx", "vllm-router"}
 _NO_PROXY = {"connection", "uvicorn"}
-_PROXY_PARTS = [part for part in Part if part is not Part.RECONCILE]
+_PROXY_PARTS = [part for part in Part if part not in ALONE]
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +87,16 @@ def test_the_loop_is_measured(results: dict[str, Any]) -> None:
     assert {change["way"] for change in loop["changes"]} == {"file saved", "..data swapped"}
     assert all(delay > 0 for change in loop["changes"] for delay in change["delays"])
     assert all(idle["resident_bytes"] > 0 for idle in loop["idle"])
+
+
+def test_a_killed_agents_successor_is_measured_and_has_the_same_backend(
+    results: dict[str, Any],
+) -> None:
+    takeover = results["takeover"]
+    assert takeover["pid_kept"]
+    (made,), (listens,), (serves,) = (takeover[each] for each in ("made", "listens", "serves"))
+    assert 0 < made <= listens <= serves
+    assert min(*takeover["cpu"], *takeover["imports"], *takeover["server"]) > 0
 
 
 def test_the_page_holds_the_printed_tables(results: dict[str, Any]) -> None:

@@ -219,13 +219,16 @@ def llama_server_stand_in(
 
     `listing`: the devices that it lists, and so what it is built for. Where there is one, it gets
     this one's place as a package manager gives it.
-    A model's `env: {STAND_IN: "--ready-after 1"}` says how it misbehaves.
+    A model's `env: {STAND_IN: "--ready-after 1"}` says how it misbehaves. While there is a file
+    `llama-server.busy`, it does not say its version.
     """
     path = folder / "llama-server"
     program = f"""#!{sys.executable}
-import os, shlex, sys
+import os, shlex, sys, time
 args = sys.argv[1:]
 if "--version" in args:
+    while os.path.exists({str(path)!r} + ".busy"):
+        time.sleep(0.02)
     print("version: {version}", file=sys.stderr)
     sys.exit(0)
 if "--list-devices" in args:

@@ -16,7 +16,7 @@ from tests.e2e.manifests import manifest, model
 from tests.e2e.streams import stream_in_flight
 from tests.waiting import wait_until
 
-STREAM = '{STAND_IN: "--chunks 200 --chunk-interval 0.05"}'
+STREAM = '{STAND_IN: "--probe-well --chunks 100000 --chunk-interval 0.05"}'
 
 
 def kill(agent: Agent) -> None:
@@ -58,7 +58,6 @@ def detail(agent: Agent, name: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.slow
 def test_a_killed_agent_costs_its_streams_and_no_model(agent: Agent) -> None:
     """Scenarios 6 and 13: llama-swap#159, #138, nomad#5593, #6980."""
     agent.write(manifest(model("a", env=STREAM, aliases="[gpt]"), model("b", enabled="false")))
@@ -79,6 +78,7 @@ def test_a_killed_agent_costs_its_streams_and_no_model(agent: Agent) -> None:
         "BackendLoaded",
         "ModelStateChanged",
     ]
+    wait_until(lambda: agent.self_view()["engines"] is not None, what="its engines are known")
     after = detail(agent, "a")
     assert (after["restarts"], after["load_seconds"]) == (0, None)
     for same in ("argv", "port", "backend", "engine", "digest", "spec_hash", "log"):
@@ -92,7 +92,36 @@ def test_a_killed_agent_costs_its_streams_and_no_model(agent: Agent) -> None:
     os.kill(pid, signal.SIGKILL)
     failed = agent.wait_state("a", "error")
     assert "how, nobody can say: an agent before this one had started it" in failed["reason"]
+    agent.post("/api/management/reconcile", {"retry": True}).raise_for_status()
     agent.wait_model("a", lambda now: now["state"] == "loaded" and now["restarts"] == 1)
+
+
+def test_what_serves_is_adopted_while_the_engines_are_still_asked(agent: Agent) -> None:
+    """vLLM takes seconds to say its version."""
+    agent.write(manifest(model("a"), model("gone")))
+    start(agent)
+    old = loaded(agent, "a", "gone")
+    kill(agent)
+    busy = agent.root / "llama-server.busy"
+    busy.touch()
+    agent.write(manifest(model("a"), model("b")))
+
+    start(agent)
+    assert loaded(agent, "a")["a"] == old["a"]
+    assert agent.self_view()["engines"] is None
+    body = {"model": "a", "messages": []}
+    assert agent.post("/v1/chat/completions", body).status_code == 200
+    held = agent.wait_state("b", "pending")["reason"]
+    assert held.startswith("held back until this node's engines are known: ")
+    assert is_alive(old["gone"])
+
+    busy.unlink()
+    loaded(agent, "b")
+    agent.wait_gone("gone")
+    assert not is_alive(old["gone"])
+    assert agent.self_view()["engines"][0]["id"] == "llama-server-cpu"
+    told = agent.client.get(f"{agent.url}/api/management/events").text
+    assert "EngineChanged" not in told
 
 
 @pytest.mark.slow

@@ -95,6 +95,16 @@ async def test_another_engine_lifts_it_and_the_same_one_does_not(node: Node) -> 
     assert node.books.lasting(M) == ()
 
 
+async def test_it_holds_until_the_engines_are_known(node: Node) -> None:
+    """They are asked while the agent works already; that another one is there counts still."""
+    there, node.builds = node.builds, Inventory()
+    assert node.restart() == []
+    assert node.books.lasting(M)
+    node.builds = replace(there, builds=(replace(llama_server(), version="another"),))
+    (lifted,) = node.archive.review(node.roll)
+    assert lifted.why.startswith("there is another engine: ")
+
+
 async def test_an_inode_alone_is_no_other_engine(tmp_path: Path) -> None:
     def built(inode: int) -> Inventory:
         stamp = Stamp("/opt/llama.cpp/llama-server", (1, inode, 3, 4))

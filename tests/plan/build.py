@@ -215,10 +215,12 @@ def observed(
     leftovers: list[Data],
     loads: int = 2,
     processes_read: bool = True,
+    engines_known: bool = True,
     memory: Data | None = None,
 ) -> Observed:
     return Observed(
         processes_read=processes_read,
+        engines_known=engines_known,
         models={ModelName(name): observed_model(name, model) for name, model in data.items()},
         leftovers=tuple(
             Leftover(

@@ -25,6 +25,7 @@ def test_plan_of(case: Data) -> None:
             leftovers=case.get("leftovers", []),
             loads=case.get("loads", 2),
             processes_read=case.get("processes_read", True),
+            engines_known=case.get("engines_known", True),
             memory=case.get("room"),
         ),
         case.get("now", 100.0),

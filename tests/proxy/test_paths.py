@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from reconciler.plan.desired import ModelType
+from reconciler.status import JUST_STARTED
 from tests.proxy.agent import running_agent
 from tests.proxy.builders import model
 from tests.proxy.stand_in import StandIn, StartStandIn
@@ -161,6 +162,18 @@ async def test_a_node_that_is_starting_lists_no_models_but_says_so() -> None:
             assert int(answer.headers["Retry-After"]) > 0
         assert (await agent.chat({"model": "llm"})).error["code"] == "node_starting"
         assert (await agent.get("/healthz")).status == 200
+        assert (await agent.get("/cluster")).json["servers"][0]["unknown_because"] is not None
+
+
+@pytest.mark.parametrize(
+    "path", ["models", "models/llm", "models/llm/logs", "events?model=llm", "models/a%2Fb"]
+)
+async def test_a_node_that_is_starting_denies_no_model_to_operators(path: str) -> None:
+    async with running_agent() as agent:
+        agent.board.now = replace(agent.board.now, unknown_because=JUST_STARTED)
+        answer = await agent.get(f"/api/management/{path}")
+        assert (answer.status, answer.error["code"]) == (503, "node_starting")
+        assert int(answer.headers["Retry-After"]) > 0
 
 
 @pytest.mark.parametrize("path", ["/v1/models/org/llm", "/v1/models/org%2Fllm"])

@@ -217,6 +217,21 @@ async def test_a_plain_file_counts_when_two_reads_agree_and_a_swap_at_once(tmp_p
             await plain.read()
 
 
+async def test_what_an_earlier_agent_took_up_counts_at_once(tmp_path: Path) -> None:
+    """With an hour between two reads, as above."""
+    taken_up = {"a.yaml": b"1", "b.yaml": b"2"}
+    for name, content in taken_up.items():
+        (tmp_path / name).write_bytes(content)
+    the_same = DirectorySource(tmp_path, settle_seconds=3600, settled=taken_up)
+    assert text(await the_same.read()) == {"a.yaml": "1", "b.yaml": "2"}
+
+    (tmp_path / "b.yaml").write_bytes(b"")
+    another = DirectorySource(tmp_path, settle_seconds=3600, settled=taken_up)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.2):
+            await another.read()
+
+
 async def test_a_look_that_is_asked_for_ends_when_its_read_was_handed_over(tmp_path: Path) -> None:
     source = DirectorySource(tmp_path, poll_seconds=600.0, settle_seconds=0.02, watch=False)
     seen: list[dict[str, str]] = []
