@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.e2e.agent import Agent, llama_server_stand_in
-from tests.e2e.manifests import model
+from tests.e2e.manifests import manifest, model
 from tests.gguf_file import header
 from tests.observe.gpu_libraries import GpuLibraries, records
 
@@ -33,6 +33,13 @@ class Machine:
         self._agent, self._libraries, self._vendor = agent, libraries, vendor
         agent.model_file(PREFIX).write_bytes(header(KEYS))
         llama_server_stand_in(agent.root, LISTINGS[vendor])
+
+    def runs(self, *models: str) -> Agent:
+        """The agent, up with these."""
+        self._agent.write(manifest(*models))
+        self._agent.start()
+        self._agent.wait_up()
+        return self._agent
 
     def tells(self, *devices: dict[str, object], processes: list[dict[str, object]]) -> None:
         lines = "".join(

@@ -10,6 +10,7 @@ import pytest
 
 from reconciler.observe.processes import HOST_PID_NAMESPACE, pid_namespace
 from tests.cli.command import xgen_model
+from tests.e2e.agent import Agent
 from tests.e2e.conftest import MakeAgent
 from tests.e2e.gpu_machine import GIB, KEYS, PREFIX, Machine, card, large, says
 from tests.e2e.manifests import manifest, model
@@ -34,12 +35,9 @@ def test_the_next_start_waits_for_memory_and_then_says_who_holds_it(
     make_agent: MakeAgent, libraries: GpuLibraries, stranger: int, vendor: str
 ) -> None:
     """Scenarios 18, 19 (LLMKube#516, gpustack#1354)."""
-    agent = make_agent()
-    machine = Machine(agent, libraries, vendor)
+    machine = Machine(make_agent(), libraries, vendor)
     machine.holds(1)
-    agent.write(manifest(large("a", 64)))
-    agent.start()
-    agent.wait_up()
+    agent = machine.runs(large("a", 64))
     pid = agent.wait_state("a", "loaded")["pid"]
 
     # A restart counts on what its own process holds.
@@ -69,13 +67,10 @@ def test_two_that_do_not_fit_together_are_not_both_started(
     make_agent: MakeAgent, libraries: GpuLibraries
 ) -> None:
     """Scenario 16 (gpustack#5933, #5513)."""
-    agent = make_agent()
-    machine = Machine(agent, libraries)
+    machine = Machine(make_agent(), libraries)
     machine.holds(1)
     share = {"gpu_memory": "0.5"}
-    agent.write(manifest(large("a", 64, **share)))
-    agent.start()
-    agent.wait_up()
+    agent = machine.runs(large("a", 64, **share))
     pid = agent.wait_state("a", "loaded")["pid"]
     machine.holds(66, a=(pid, 65))
     told = xgen_model(
@@ -117,12 +112,9 @@ def test_two_that_do_not_fit_together_are_not_both_started(
 def test_nothing_is_stopped_for_a_successor_by_a_survey_from_before_it_was_wanted(
     make_agent: MakeAgent, libraries: GpuLibraries, stranger: int
 ) -> None:
-    agent = make_agent()
-    machine = Machine(agent, libraries)
+    machine = Machine(make_agent(), libraries)
     machine.holds(1)
-    agent.write(manifest(large("a", 4)))
-    agent.start()
-    agent.wait_up()
+    agent = machine.runs(large("a", 4))
     pid = agent.wait_state("a", "loaded")["pid"]
     machine.holds(2, a=(pid, 1))
     agent.post("/api/management/reconcile", {}).raise_for_status()
@@ -139,15 +131,11 @@ def test_nothing_is_stopped_for_a_successor_by_a_survey_from_before_it_was_wante
 
 @pytest.mark.parametrize("vendor", ["nvidia", "amd"])
 def test_a_driver_that_falls_silent_lets_nothing_start_that_its_gpu_cannot_hold(
-    make_agent: MakeAgent, libraries: GpuLibraries, vendor: str
+    agent: Agent, libraries: GpuLibraries, vendor: str
 ) -> None:
-    agent = make_agent()
     machine = Machine(agent, libraries, vendor)
     machine.holds(1)
-    agent.model_file()
-    agent.write(manifest(large("a", 96)))
-    agent.start()
-    agent.wait_up()
+    machine.runs(large("a", 96))
     assert "has 80.0 GiB in all" in agent.wait_state("a", "blocked")["reason"]
 
     machine.falls_silent()
@@ -169,9 +157,7 @@ def test_what_a_node_can_never_hold_is_not_fetched(
     machine.holds(1)
     pushed = xgen_model("hub", "push", str(agent.hub / PREFIX), PREFIX, "--hub", str(agent.hub))
     assert pushed.returncode == 0, pushed.stderr
-    agent.write(manifest(large("a", 96)))
-    agent.start()
-    agent.wait_up()
+    machine.runs(large("a", 96))
 
     refused = agent.wait_state("a", "blocked")["reason"]
 
@@ -189,8 +175,7 @@ def test_an_instance_is_as_large_as_it_is_and_shared_memory_is_the_host_s(
     make_agent: MakeAgent, libraries: GpuLibraries
 ) -> None:
     """A MIG instance, and a GPU that works in the machine's memory (GB10)."""
-    agent = make_agent()
-    machine = Machine(agent, libraries)
+    machine = Machine(make_agent(), libraries)
     instance = {"kind": "mig", "of": "GPU-0", "slot": 0, "total": 20 * GIB, "used": GIB}
     machine.tells(
         card(mig=1),
@@ -199,15 +184,11 @@ def test_an_instance_is_as_large_as_it_is_and_shared_memory_is_the_host_s(
         card(uuid="GPU-1", pci="0000:02:00.0", nvmlDeviceGetMemoryInfo=3),
         processes=[],
     )
-    agent.write(
-        manifest(
-            large("fits", 16, gpu_ids="[MIG-0]"),
-            large("too-large", 24, gpu_ids="[MIG-1]"),
-            large("beyond", 1 << 20, gpu_ids="[GPU-1]"),
-        )
+    agent = machine.runs(
+        large("fits", 16, gpu_ids="[MIG-0]"),
+        large("too-large", 24, gpu_ids="[MIG-1]"),
+        large("beyond", 1 << 20, gpu_ids="[GPU-1]"),
     )
-    agent.start()
-    agent.wait_up()
 
     too_large = agent.wait_state("too-large", "blocked")["reason"]
     beyond = agent.wait_state("beyond", "blocked")["reason"]

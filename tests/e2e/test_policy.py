@@ -24,13 +24,22 @@ def refused(agent: Agent, name: str, pid: int) -> str:
     return str(entry["target"]["reason"])
 
 
-def test_a_variable_of_the_loader_leaves_what_runs_alone(make_agent: MakeAgent) -> None:
-    """LD_PRELOAD in a pull request is code on every node."""
-    agent = make_agent()
-    agent.model_file()
-    agent.write(manifest(model("a"), model("b")))
+def up(agent: Agent, *models: str) -> None:
+    agent.write(manifest(*models))
     agent.start()
     agent.wait_up()
+
+
+def up_again(agent: Agent, *allowed: str) -> None:
+    """With what the operator allows now."""
+    assert agent.stop() == 0
+    agent.start(*allowed)
+    agent.wait_up()
+
+
+def test_a_variable_of_the_loader_leaves_what_runs_alone(agent: Agent) -> None:
+    """LD_PRELOAD in a pull request is code on every node."""
+    up(agent, model("a"), model("b"))
     pids = {name: agent.wait_state(name, "loaded")["pid"] for name in "ab"}
     agent.write(manifest(model("a", env="{LD_PRELOAD: /tmp/x.so}"), model("b", aliases="[c]")))
     reason = refused(agent, "a", pids["a"])
@@ -42,31 +51,20 @@ def test_a_variable_of_the_loader_leaves_what_runs_alone(make_agent: MakeAgent) 
 
 
 def test_a_file_of_the_node_is_used_below_a_folder_that_the_operator_names(
-    make_agent: MakeAgent,
+    agent: Agent,
 ) -> None:
-    agent = make_agent()
     file = agent.model_file()
-    agent.write(manifest(model("a", source=f"file://{file}")))
-    agent.start()
-    agent.wait_up()
+    up(agent, model("a", source=f"file://{file}"))
     assert "--allow-file-root" in agent.wait_state("a", "blocked")["reason"]
-    assert agent.stop() == 0
-    agent.start("--allow-file-root", str(file.parent))
-    agent.wait_up()
+    up_again(agent, "--allow-file-root", str(file.parent))
     agent.wait_state("a", "loaded")
 
 
-def test_a_dangerous_flag_starts_where_the_operator_allows_it(make_agent: MakeAgent) -> None:
-    agent = make_agent()
-    agent.model_file()
-    agent.write(manifest(model("a", extra_args="{slot_save_path: /tmp}")))
-    agent.start()
-    agent.wait_up()
+def test_a_dangerous_flag_starts_where_the_operator_allows_it(agent: Agent) -> None:
+    up(agent, model("a", extra_args="{slot_save_path: /tmp}"))
     entry = agent.wait_state("a", "blocked")
     assert entry["reason"].endswith("--allow-engine-arg slot_save_path")
-    assert agent.stop() == 0
-    agent.start("--allow-engine-arg", "slot-save-path")
-    agent.wait_up()
+    up_again(agent, "--allow-engine-arg", "slot-save-path")
     agent.wait_state("a", "loaded")
     events = agent.client.get(f"{agent.url}/api/management/events").json()["events"]
     started = [event["reason"] for event in events if event["kind"] == "AgentStarted"]
@@ -82,18 +80,14 @@ def test_a_template_of_the_node_on_a_real_llama_cpp(make_agent: MakeAgent, tmp_p
     template.write_text("{{ messages[0].content }}", encoding="utf-8")
     agent = make_agent(real=True)
     shutil.copyfile(gemma(), agent.model_file(REAL_PREFIX, "gemma.gguf"))
-    agent.write(manifest(real_model("gemma", "ctx_size: 512")))
-    agent.start()
-    agent.wait_up()
+    up(agent, real_model("gemma", "ctx_size: 512"))
     before = agent.wait_state("gemma", "loaded", seconds=120)
     assert before["backend"] == "xllamacpp"
     asked = real_model("gemma", f"ctx_size: 512, chat_template_file: {template}")
     agent.write(manifest(asked))
     reason = refused(agent, "gemma", before["pid"])
     assert reason.endswith("--allow-engine-arg chat_template_file")
-    assert agent.stop() == 0
-    agent.start("--allow-engine-arg", "chat_template_file")
-    agent.wait_up()
+    up_again(agent, "--allow-engine-arg", "chat_template_file")
     agent.wait_state("gemma", "loaded", seconds=120)
     body = {"model": "gemma", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 1}
     # The template adds nothing: only the word itself is a prompt, with the start of a text.
