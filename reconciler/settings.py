@@ -10,6 +10,7 @@ from reconciler.manifest.policy import STRICT, Permissions
 from reconciler.plan.ending import OnExit
 from reconciler.plan.gpu_mode import GpuMode
 from reconciler.plan.ids import NodeName
+from reconciler.source.git_access import PUBLIC, GitAccess
 from reconciler.status import Supervision
 
 
@@ -34,6 +35,8 @@ class HubSettings:
 class Settings:
     """One agent's settings. Times in seconds.
 
+    `manifest`: a path, or the URL of a git repository, which `git` says how to reach.
+    `git_interval`: between two looks at it.
     `poll_interval`: backs up file events, which some file systems never send (design §5).
     `cache_budget`: of the disk, for model files; None: all that is free, but for a headroom.
     `engines`: builds beside the default ones, for models that name them.
@@ -65,6 +68,8 @@ class Settings:
     gpu_mode: GpuMode = GpuMode.NODE
     permissions: Permissions = STRICT
     poll_interval: float = 5.0
+    git: GitAccess = PUBLIC
+    git_interval: float = 30.0
     max_parallel_loads: int = 2
     ports: range = range(18000, 19000)
     log_max_bytes: int = 50 * 1024 * 1024

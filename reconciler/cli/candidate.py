@@ -2,6 +2,7 @@
 
 import os
 import sys
+import tempfile
 from pathlib import Path
 
 import typer
@@ -13,42 +14,56 @@ from reconciler.manifest.inspection import Inspection, inspect
 from reconciler.manifest.problem import Problem
 from reconciler.manifest.resolve import FileInput
 from reconciler.manifest.union import Manifest
+from reconciler.source.git_access import GitAccess
+from reconciler.source.git_address import is_address, parse_address
+from reconciler.source.git_reader import GitReader
 from reconciler.source.listing import read_listing
+from reconciler.source.snapshot import Snapshot
 
 
-def read_manifest(path: Path) -> Manifest:
+def read_manifest(place: str, access: GitAccess) -> Manifest:
     """A valid manifest. Raises Rejected; every problem is printed on stderr before."""
-    inspection = look_at(path)
+    inspection = look_at(place, access)
     err = console(sys.stderr)
     for problem in inspection.problems:
         show(err, problem_line(problem))
     if inspection.manifest is None:
         errors = sum(problem.is_error for problem in inspection.problems)
         raise Rejected(
-            f"cannot use the manifest {path}: {errors} error{'' if errors == 1 else 's'}, "
+            f"cannot use the manifest {place}: {errors} error{'' if errors == 1 else 's'}, "
             "shown above; an agent would keep what it runs"
         )
     return inspection.manifest
 
 
-def look_at(path: Path) -> Inspection:
-    """All of it, with its problems. Raises typer.BadParameter (not there) or Rejected."""
-    if not os.path.lexists(path):
-        raise typer.BadParameter(f"there is no file or directory {path}", param_hint="--manifest")
-    snapshot = read_listing(path).snapshot
+def look_at(place: str, access: GitAccess) -> Inspection:
+    """All of it, with its problems. Raises typer.BadParameter (not there) or Rejected.
+
+    `place`: a path, or the URL of a repository that `access` leads to.
+    """
+    snapshot = _read(place, access)
     if snapshot.error is not None:
         raise Rejected(snapshot.error)
     return inspect(
         [
-            FileInput(name=_shown(path, file.name), content=file.content, error=file.error)
+            FileInput(name=_shown(place, file.name), content=file.content, error=file.error)
             for file in snapshot.files
         ]
     )
 
 
-def _shown(path: Path, name: str) -> str:
-    """A name that leads to the file from here."""
-    return str(path / name) if path.is_dir() else name
+def _read(place: str, access: GitAccess) -> Snapshot:
+    if is_address(place):
+        with tempfile.TemporaryDirectory(prefix="xgen-git-") as folder:
+            return GitReader(parse_address(place), access, Path(folder)).read().snapshot
+    if not os.path.lexists(place):
+        raise typer.BadParameter(f"there is no file or directory {place}", param_hint="--manifest")
+    return read_listing(Path(place)).snapshot
+
+
+def _shown(place: str, name: str) -> str:
+    """A name that leads to the file from here; in a repository, from its root."""
+    return str(Path(place) / name) if os.path.isdir(place) else name
 
 
 def problem_line(problem: Problem) -> Text:

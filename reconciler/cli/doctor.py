@@ -26,6 +26,15 @@ from reconciler.cli.checks.manifest import manifest_findings
 from reconciler.cli.checks.ports import port_findings
 from reconciler.cli.engine_option import EngineOption, named_engines
 from reconciler.cli.exits import ExitCode
+from reconciler.cli.git_option import (
+    GitAllowedSigners,
+    GitCaFile,
+    GitKnownHosts,
+    GitSshKey,
+    GitTimeout,
+    GitTokenFile,
+    git_access,
+)
 from reconciler.cli.gpus import numbers_known
 from reconciler.cli.node_name import node_name
 from reconciler.cli.options import (
@@ -44,6 +53,7 @@ from reconciler.node.data_folder import read_json
 from reconciler.plan.desired import Desired
 from reconciler.plan.gpu_mode import GpuMode
 from reconciler.settings import HubSettings
+from reconciler.source.git_access import GitAccess
 
 _COLOURS = {Level.OK: "green", Level.SKIP: "dim", Level.WARN: "yellow", Level.FAIL: "bold red"}
 
@@ -56,7 +66,8 @@ class Subject:
     whose settings they are, where nothing else is given; None: none runs."""
 
     agent: int | None
-    manifest: Path | None
+    manifest: str | None
+    git: GitAccess
     hub: HubSettings
     node: str | None
     listen: tuple[str, int]
@@ -75,7 +86,7 @@ class Subject:
 
 def doctor(
     manifest: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             envvar="XGEN_MANIFEST", metavar="PATH", help="The manifest that `run` would get."
         ),
@@ -124,6 +135,12 @@ def doctor(
             help="For its backends. [default: 18000-18999]",
         ),
     ] = None,
+    git_token_file: GitTokenFile = None,
+    git_ssh_key: GitSshKey = None,
+    git_known_hosts: GitKnownHosts = None,
+    git_ca_file: GitCaFile = None,
+    git_allowed_signers: GitAllowedSigners = None,
+    git_timeout: GitTimeout = 60.0,
     server: ServerOption = None,
     output: OutputOption = Output.TEXT,
 ) -> int:
@@ -137,9 +154,19 @@ def doctor(
     folder = data_dir(data)
     agent = running_settings(folder)
     roots = [*map(str, allow_file_root)] if allow_file_root else None
+    place = agent.text("manifest", manifest)
     subject = Subject(
         agent=agent.pid,
-        manifest=agent.path("manifest", manifest),
+        manifest=place,
+        git=git_access(
+            place,
+            token_file=agent.path("git_token_file", git_token_file),
+            ssh_key=agent.path("git_ssh_key", git_ssh_key),
+            known_hosts=agent.path("git_known_hosts", git_known_hosts),
+            ca_file=agent.path("git_ca_file", git_ca_file),
+            allowed_signers=agent.path("git_allowed_signers", git_allowed_signers),
+            timeout=git_timeout,
+        ),
         hub=hub_settings(_hub(agent, hub)),
         node=node_name(agent.text("node", node)),
         listen=listen_address(agent.text("listen", listen) or "127.0.0.1:8000"),
@@ -190,7 +217,7 @@ def _findings(subject: Subject) -> Iterator[Finding]:
         yield skip("manifest", "none is given", "give --manifest PATH")
     else:
         node = subject.node or str(remembered or host)
-        desired, found = manifest_findings(subject.manifest, node)
+        desired, found = manifest_findings(subject.manifest, subject.git, node)
         yield from found
     yield from hub_findings(subject.hub, desired)
     yield from mirror_findings(os.environ)

@@ -15,6 +15,15 @@ from reconciler.cli.client import Agent, Json, find_agent, known_agent
 from reconciler.cli.engine_outlook import engine_refusals, unknown_engines, with_engines
 from reconciler.cli.exits import ExitCode
 from reconciler.cli.fallback_outlook import on_fallbacks
+from reconciler.cli.git_option import (
+    GitAllowedSigners,
+    GitCaFile,
+    GitKnownHosts,
+    GitSshKey,
+    GitTimeout,
+    GitTokenFile,
+    git_access,
+)
 from reconciler.cli.gpu_balance import balances
 from reconciler.cli.gpu_outlook import given
 from reconciler.cli.node_name import node_name
@@ -38,12 +47,12 @@ class PlanOutput(StrEnum):
 
 def plan(
     manifest: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             envvar="XGEN_MANIFEST",
             metavar="PATH",
-            help="The manifest to judge: a file or a directory. Without it: what the agent itself "
-            "is about to do.",
+            help="The manifest to judge: a file, a directory, or a git repository's URL as `run` "
+            "takes it. Without it: what the agent itself is about to do.",
         ),
     ] = None,
     node: Annotated[
@@ -63,6 +72,12 @@ def plan(
     output: Annotated[
         PlanOutput, typer.Option(help="For people, machines, or a pull request's comment.")
     ] = PlanOutput.TEXT,
+    git_token_file: GitTokenFile = None,
+    git_ssh_key: GitSshKey = None,
+    git_known_hosts: GitKnownHosts = None,
+    git_ca_file: GitCaFile = None,
+    git_allowed_signers: GitAllowedSigners = None,
+    git_timeout: GitTimeout = 60.0,
 ) -> int:
     """Say what a manifest would start, restart and stop, and why. Changes nothing.
 
@@ -74,6 +89,15 @@ def plan(
     """
     node = node_name(node)
     folder = data_dir(data)
+    access = git_access(
+        manifest,
+        token_file=git_token_file,
+        ssh_key=git_ssh_key,
+        known_hosts=git_known_hosts,
+        ca_file=git_ca_file,
+        allowed_signers=git_allowed_signers,
+        timeout=git_timeout,
+    )
     agent = None if offline else known_agent(server, folder)
     if manifest is None:
         if offline:
@@ -82,11 +106,11 @@ def plan(
         nodes = [_own(agent, view) for view in _nodes(agent, node).values()]
         against = f"as the agent at {agent.url} plans it now"
     elif agent is None:
-        wanted = read_manifest(manifest)
+        wanted = read_manifest(manifest, access)
         nodes = [_from_nothing(each) for each in _offline(wanted, node, folder)]
         against = "from nothing (no agent was asked)"
     else:
-        wanted = read_manifest(manifest)
+        wanted = read_manifest(manifest, access)
         nodes = [_against(wanted, agent, view) for view in _nodes(agent, node).values()]
         against = f"compared with the agent at {agent.url}"
     _print(nodes, output, agent=agent, against=against)

@@ -13,6 +13,15 @@ from reconciler import log
 from reconciler.cli.allowed import AllowedFiles, AllowedFlags, AllowedVariables, permissions
 from reconciler.cli.engine_option import EngineOption, named_engines
 from reconciler.cli.garbage import collect_nothing_yet
+from reconciler.cli.git_option import (
+    GitAllowedSigners,
+    GitCaFile,
+    GitKnownHosts,
+    GitSshKey,
+    GitTimeout,
+    GitTokenFile,
+    git_access,
+)
 from reconciler.cli.node_name import check_default, node_name
 from reconciler.cli.options import (
     DataDir,
@@ -35,7 +44,8 @@ def run(
         str,
         typer.Option(
             envvar="XGEN_MANIFEST",
-            help="A manifest file, or a directory of them (a mount, a link).",
+            help="A manifest file, or a directory of them (a mount, a link), or a git repository: "
+            "git+https://HOST/REPOSITORY.git?ref=BRANCH&path=FOLDER, git+ssh://…",
         ),
     ],
     hub: Annotated[
@@ -115,6 +125,20 @@ def run(
             help="Seconds between reads of the manifest, beside file events.",
         ),
     ] = 5.0,
+    git_token_file: GitTokenFile = None,
+    git_ssh_key: GitSshKey = None,
+    git_known_hosts: GitKnownHosts = None,
+    git_ca_file: GitCaFile = None,
+    git_allowed_signers: GitAllowedSigners = None,
+    git_interval: Annotated[
+        float,
+        typer.Option(
+            envvar="XGEN_GIT_INTERVAL",
+            min=0.1,
+            help="Seconds between looks at a git repository, give or take a tenth.",
+        ),
+    ] = 30.0,
+    git_timeout: GitTimeout = 60.0,
     max_parallel_loads: Annotated[
         int,
         typer.Option(envvar="XGEN_MAX_PARALLEL_LOADS", min=1, help="Backends that load at a time."),
@@ -213,6 +237,16 @@ def run(
         gpu_mode=gpu_mode,
         permissions=permissions(allow_engine_arg, allow_engine_env, allow_file_root),
         poll_interval=poll_interval,
+        git=git_access(
+            manifest,
+            token_file=git_token_file,
+            ssh_key=git_ssh_key,
+            known_hosts=git_known_hosts,
+            ca_file=git_ca_file,
+            allowed_signers=git_allowed_signers,
+            timeout=git_timeout,
+        ),
+        git_interval=git_interval,
         max_parallel_loads=max_parallel_loads,
         ports=port_range(ports),
         log_max_bytes=log_max_mib * 1024 * 1024,

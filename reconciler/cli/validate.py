@@ -20,6 +20,7 @@ from reconciler.manifest.problem import Problem
 from reconciler.manifest.resolve import FileInput
 from reconciler.manifest.select import select
 from reconciler.plan.desired import Desired
+from reconciler.source.git_address import is_address
 from reconciler.source.names import shown_name
 
 SUFFIXES = frozenset({".yaml", ".yml", ".json"})
@@ -32,8 +33,8 @@ class Output(StrEnum):
 
 
 def validate(
-    paths: Annotated[
-        list[Path],
+    places: Annotated[
+        list[str],
         typer.Argument(
             metavar="PATH",
             help="Files, or directories whose *.yaml, *.yml and *.json are read, not those below.",
@@ -51,6 +52,12 @@ def validate(
 
     Exit 0: valid, with warnings at most. 1: errors. 64: a path that is not there.
     """
+    if any(is_address(place) for place in places):
+        raise typer.BadParameter(
+            "validate reads files; for a git repository: xgen-model plan --offline --manifest URL",
+            param_hint="PATH",
+        )
+    paths = [Path(place) for place in places]
     missing = [path for path in paths if not os.path.lexists(path)]
     for path in missing:
         typer.echo(f"error: cannot read {path}: no such file or directory", err=True)

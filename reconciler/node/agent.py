@@ -28,7 +28,7 @@ from reconciler.plan.ids import ModelName, NodeName
 from reconciler.plan.observed import Leftover
 from reconciler.proxy.server import serve
 from reconciler.settings import Settings
-from reconciler.source.directory import DirectorySource
+from reconciler.source.manifest_source import ManifestSource
 from reconciler.status import JUST_STARTED, AgentStatus, Status
 
 _log = structlog.get_logger("xgen.node")
@@ -167,7 +167,7 @@ async def _cut(serving: asyncio.Task[None], shutdown: Shutdown) -> None:
     serving.cancel()
 
 
-async def _follow(source: DirectorySource, intent: Intent) -> None:
+async def _follow(source: ManifestSource, intent: Intent) -> None:
     async with contextlib.aclosing(source.snapshots()) as snapshots:
         async for snapshot in snapshots:
             intent.offer(snapshot, source.notices)

@@ -4,6 +4,7 @@ the machine by them. No secret is among them."""
 import os
 
 from reconciler.settings import Settings
+from reconciler.source.git_address import is_address
 
 
 def words_of(settings: Settings) -> dict[str, object]:
@@ -11,7 +12,8 @@ def words_of(settings: Settings) -> dict[str, object]:
     absolute: who reads this is elsewhere."""
     allowed = settings.permissions
     return {
-        "manifest": os.path.abspath(settings.manifest),
+        "manifest": _manifest(settings.manifest),
+        **{flag.strip("-").replace("-", "_"): str(file) for flag, file in settings.git.files()},
         "hub": _location(settings.hub.location),
         "node": settings.node,
         "listen": f"{settings.listen_host}:{settings.listen_port}",
@@ -27,6 +29,10 @@ def words_of(settings: Settings) -> dict[str, object]:
         "ports": f"{settings.ports.start}-{settings.ports.stop - 1}",
         "path": settings.environment.get("PATH", ""),
     }
+
+
+def _manifest(given: str) -> str:
+    return given if is_address(given) else os.path.abspath(given)
 
 
 def _location(hub: str | None) -> str | None:

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 
 from starlette.types import ASGIApp
 
@@ -61,6 +60,7 @@ from reconciler.node.import_report import ImportReport
 from reconciler.node.imports import Downloads, Importer, make_imports
 from reconciler.node.metered_store import MeteredStore
 from reconciler.node.offers import offer_of
+from reconciler.node.source import make_source
 from reconciler.node.tokens import TokenCount
 from reconciler.observe.devices.survey import survey
 from reconciler.observe.engine_pages import EnginePages
@@ -73,8 +73,8 @@ from reconciler.proxy.bounds import Bounds
 from reconciler.proxy.inflight import Traffic
 from reconciler.proxy.management import Management
 from reconciler.settings import Settings
-from reconciler.source.directory import DirectorySource
 from reconciler.source.last_good import LastGood
+from reconciler.source.manifest_source import ManifestSource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +84,7 @@ class Parts:
     app: ASGIApp
     closed: asyncio.Event
     journal: Journal
-    source: DirectorySource
+    source: ManifestSource
     intent: Intent
     backends: Backends
     stopper: Stopper
@@ -117,9 +117,7 @@ async def assembled(
         journal=journal,
     )
     await intent.open()
-    source = DirectorySource(
-        Path(settings.manifest), poll_seconds=settings.poll_interval, settled=intent.in_force
-    )
+    source = make_source(settings, clock, settled=intent.in_force)
     commands = Commands(wake=wakeup.set, look_again=partial(_look_again, source, watch))
     store = make_store(settings.hub)
     metered = MeteredStore(store, metrics.count_pulled) if store is not None else None
@@ -289,7 +287,7 @@ def _numbers(settings: Settings) -> GpuNumbers | None:
     return GpuNumbers(settings.data_dir / GPU_NUMBERS) if lasting else None
 
 
-def _look_again(source: DirectorySource, watch: GpuWatch) -> asyncio.Event:
+def _look_again(source: ManifestSource, watch: GpuWatch) -> asyncio.Event:
     """What an operator asks for; the event is that of the source, no library is waited for."""
     watch.ask_again()
     return source.look_again()

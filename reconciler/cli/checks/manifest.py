@@ -1,7 +1,6 @@
 """The manifest, and what this node would run by it."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import typer
 
@@ -10,25 +9,43 @@ from reconciler.cli.checks.finding import Finding, fail, ok, warn
 from reconciler.errors import XgenError
 from reconciler.manifest.select import select
 from reconciler.plan.desired import Desired
+from reconciler.source.git_access import GitAccess
+from reconciler.source.git_address import is_address
 
 
-def manifest_findings(path: Path, node: str) -> tuple[Desired | None, list[Finding]]:
+def manifest_findings(
+    place: str, access: GitAccess, node: str
+) -> tuple[Desired | None, list[Finding]]:
     """What the node would run (None: that cannot be said), and what there is to say of it."""
     try:
-        inspection = look_at(path)
+        inspection = look_at(place, access)
     except (typer.BadParameter, XgenError) as exc:
-        return None, [fail("manifest", str(exc), "correct --manifest, or mount what is missing")]
+        return None, [fail("manifest", str(exc), _step(place))]
     problems = inspection.problems
     if inspection.manifest is None:
         errors = [str(problem) for problem in problems if problem.is_error]
-        return None, [fail("manifest", "; ".join(errors), f"xgen-model validate {path}")]
+        return None, [fail("manifest", "; ".join(errors), _closer(place))]
     desired = select(inspection.manifest, node=node, revision="")
-    said = f"{path} is valid, with {len(inspection.manifest.models)} models"
+    said = f"{place} is valid, with {len(inspection.manifest.models)} models"
     found = ok("manifest", said)
     if problems:
         warnings = "; ".join(str(problem) for problem in problems)
-        found = warn("manifest", f"{said}; {warnings}", f"xgen-model validate {path}")
+        found = warn("manifest", f"{said}; {warnings}", _closer(place))
     return desired, [found, *_selection(desired)]
+
+
+def _step(place: str) -> str:
+    if is_address(place):
+        return "correct --manifest, or what --git-… names, and try again"
+    return "correct --manifest, or mount what is missing"
+
+
+def _closer(place: str) -> str:
+    return (
+        f"xgen-model plan --offline --manifest {place}"
+        if is_address(place)
+        else f"xgen-model validate {place}"
+    )
 
 
 def _selection(desired: Desired) -> Iterator[Finding]:

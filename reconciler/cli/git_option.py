@@ -1,0 +1,111 @@
+"""How git reaches a manifest: the flags of every command that takes its URL."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from reconciler.errors import Rejected
+from reconciler.source.git_access import GitAccess, check_access
+from reconciler.source.git_address import is_address, parse_address
+
+_PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
+
+GitTokenFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--git-token-file",
+        envvar="XGEN_GIT_TOKEN_FILE",
+        metavar="FILE",
+        help="A token or password for git+https; the user's name stands in the URL "
+        "(git+https://NAME@HOST/…). Read at each use.",
+    ),
+]
+GitSshKey = Annotated[
+    Path | None,
+    typer.Option(
+        "--git-ssh-key",
+        envvar="XGEN_GIT_SSH_KEY",
+        metavar="FILE",
+        help="A private key without passphrase, for git+ssh.",
+    ),
+]
+GitKnownHosts = Annotated[
+    Path | None,
+    typer.Option(
+        "--git-known-hosts",
+        envvar="XGEN_GIT_KNOWN_HOSTS",
+        metavar="FILE",
+        help="The keys of hosts, for git+ssh (as ssh-keyscan prints them). No other is trusted.",
+    ),
+]
+GitCaFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--git-ca-file",
+        envvar=["XGEN_GIT_CA_FILE", "SSL_CERT_FILE"],
+        metavar="FILE",
+        help="Certificates of authorities for git+https, as PEM. [default: the system's]",
+    ),
+]
+GitAllowedSigners = Annotated[
+    Path | None,
+    typer.Option(
+        "--git-allowed-signers",
+        envvar="XGEN_GIT_ALLOWED_SIGNERS",
+        metavar="FILE",
+        help="Take only commits with an ssh signature of somebody in this file "
+        "(ssh-keygen's ALLOWED SIGNERS).",
+    ),
+]
+GitTimeout = Annotated[
+    float,
+    typer.Option(
+        "--git-timeout",
+        envvar="XGEN_GIT_TIMEOUT",
+        metavar="SECONDS",
+        min=1.0,
+        help="After which a git that asks or fetches is killed.",
+    ),
+]
+
+
+def git_access(
+    manifest: str | None,
+    *,
+    token_file: Path | None,
+    ssh_key: Path | None,
+    known_hosts: Path | None,
+    ca_file: Path | None,
+    allowed_signers: Path | None,
+    timeout: float,
+    environment: Mapping[str, str] = os.environ,
+) -> GitAccess:
+    """As given. Raises typer.BadParameter where `manifest` is a URL that cannot be."""
+    access = GitAccess(
+        token_file=_absolute(token_file),
+        ssh_key=_absolute(ssh_key),
+        known_hosts=_absolute(known_hosts),
+        ca_file=_absolute(ca_file),
+        allowed_signers=_absolute(allowed_signers),
+        search_path=environment.get("PATH", ""),
+        proxies={
+            name: environment[name]
+            for each in _PROXIES
+            for name in (each, each.upper())
+            if environment.get(name)
+        },
+        timeout_seconds=timeout,
+    )
+    if manifest is not None and is_address(manifest):
+        try:
+            check_access(parse_address(manifest), access)
+        except Rejected as exc:
+            raise typer.BadParameter(str(exc), param_hint="--manifest") from exc
+    return access
+
+
+def _absolute(path: Path | None) -> Path | None:
+    return None if path is None else path.absolute()

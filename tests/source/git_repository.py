@@ -1,0 +1,73 @@
+"""A real repository, changed as people change it: commits, tags, rewritten history."""
+
+import os
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(kw_only=True)
+class Repository:
+    """A bare repository at `bare`, and a work tree that pushes to it. Branch: main."""
+
+    root: Path
+    environment: dict[str, str] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.root.mkdir(parents=True, exist_ok=True)
+        config = self.root / "gitconfig"
+        config.write_text(
+            "[user]\nname = Ann\nemail = ann@example.com\n[init]\ndefaultBranch = main\n"
+            '[protocol "file"]\nallow = always\n'
+        )
+        self.environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.root),
+            "GIT_CONFIG_GLOBAL": str(config),
+            "GIT_CONFIG_NOSYSTEM": "1",
+        }
+        self.run("init", "--quiet", "--bare", str(self.bare), folder=self.root)
+        self.run("config", "uploadpack.allowFilter", "true", folder=self.bare)
+        self.run("clone", "--quiet", str(self.bare), str(self.work), folder=self.root)
+
+    @property
+    def bare(self) -> Path:
+        return self.root / "repository.git"
+
+    @property
+    def work(self) -> Path:
+        return self.root / "work"
+
+    def url(self, query: str = "") -> str:
+        return f"git+file://{self.bare}{'?' if query else ''}{query}"
+
+    def run(self, *words: str, folder: Path | None = None) -> str:
+        done = subprocess.run(
+            ["git", *words],
+            cwd=folder or self.work,
+            env=self.environment,
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=30,
+        )
+        return done.stdout.strip()
+
+    def write(self, files: dict[str, str]) -> None:
+        for name, text in files.items():
+            path = self.work / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+
+    def commit(self, *options: str) -> str:
+        """Commit what the work tree holds now. Returns the commit's id; nothing is pushed."""
+        self.run("add", "--all")
+        self.run("commit", "--quiet", "--allow-empty", "--message", "change", *options)
+        return self.run("rev-parse", "HEAD")
+
+    def push(self, files: dict[str, str] | None = None, *options: str) -> str:
+        """Write files, commit them, and push main. Returns the commit's id."""
+        self.write(files or {})
+        commit = self.commit(*options)
+        self.run("push", "--quiet", "--force", "origin", "HEAD:refs/heads/main")
+        return commit
