@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import openai
 import pytest
 
 from tests.e2e.agent import Agent, llama_server_stand_in
@@ -60,6 +61,24 @@ def make_lasting_agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mak
     """For agents that all tests of a module ask, and none changes."""
     with agents(tmp_path_factory.mktemp("agents")) as make:
         yield make
+
+
+def with_loaded(agent: Agent, text: str, names: Sequence[str], seconds: float) -> Agent:
+    """A lasting agent, started with the manifest where it is not up; these are loaded."""
+    if agent.process is None or agent.exited is not None:
+        agent.write(text)
+        agent.start()
+        agent.wait_up()
+    for name in names:
+        agent.wait_state(name, "loaded", seconds=seconds)
+    return agent
+
+
+@pytest.fixture
+def client(node: Agent) -> Iterator[openai.OpenAI]:
+    """OpenAI's, for the module's own `node`."""
+    with openai.OpenAI(base_url=f"{node.url}/v1", api_key="none", max_retries=0) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")

@@ -1,14 +1,9 @@
-"""The whole path with llama-cpp-python's real server: one agent, one model twice, and its deaths.
-
-Each test waits until all is loaded and may leave it loading.
-"""
+"""The whole path with llama-cpp-python's real server: one agent, and one model twice."""
 
 import contextlib
 import os
 import shutil
-import signal
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,18 +15,16 @@ from reconciler.backend.inventory import Build
 from reconciler.backend.llama_cpp_python import KEY_VARIABLE, OPEN_PATH
 from reconciler.backend.llama_cpp_python_builds import ask_llama_cpp_python
 from tests.backend.build import llama_cpp_python
-from tests.e2e.agent import REPOSITORY, Agent, Entry, is_alive
-from tests.e2e.conftest import MakeAgent
+from tests.e2e.agent import Agent, Entry
+from tests.e2e.conftest import MakeAgent, with_loaded
 from tests.e2e.manifests import REAL_PREFIX, manifest, real_model
+from tests.e2e.real_llama_cpp_python import PYTHON
 from tests.model_files import gemma
-from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(300)]
 
-PYTHON = REPOSITORY / ".venv-llama-cpp-python" / "bin" / "python"
 LOAD_SECONDS = 120.0
 DEFAULTS = "  defaults: {timeouts: {drain: 1s, stop: 3s}}\n"
-CUT_PREFIX = "gguf/cut_gemma"
 PROMPT = "Q: What is the capital of France?\nA:"
 
 
@@ -43,7 +36,6 @@ CHAT = model("chat", "ctx_size: 1024, chat_format: gemma", aliases="[gpt-4o-mini
 OTHERS = (
     model("embed", "ctx_size: 512", type="embedding"),
     model("misspelt", "ctx_sise: 512"),
-    model("cut").replace(REAL_PREFIX, CUT_PREFIX),
     model("no-such-type", "type_k: 999"),
 )
 SERVED = ("chat", "embed")
@@ -54,28 +46,14 @@ def lasting(make_lasting_agent: MakeAgent) -> Agent:
     assert PYTHON.is_file(), "run `make test-engines`, which builds llama-cpp-python"
     agent = make_lasting_agent("--llama-cpp-python", str(PYTHON), real=True)
     shutil.copyfile(gemma(), agent.model_file(REAL_PREFIX, "gemma.gguf"))
-    cut = agent.model_file(CUT_PREFIX, "gemma.gguf")
-    shutil.copyfile(gemma(), cut)
-    os.truncate(cut, cut.stat().st_size - 1000)
     return agent
 
 
 @pytest.fixture
 def node(lasting: Agent) -> Agent:
     """Up, with all that can be loaded loaded."""
-    if lasting.process is None or lasting.exited is not None:
-        lasting.write(manifest(CHAT, *OTHERS, spec=DEFAULTS))
-        lasting.start()
-        lasting.wait_up()
-    for name in SERVED:
-        lasting.wait_state(name, "loaded", seconds=LOAD_SECONDS)
-    return lasting
-
-
-@pytest.fixture
-def client(node: Agent) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=f"{node.url}/v1", api_key="none", max_retries=0) as made:
-        yield made
+    text = manifest(CHAT, *OTHERS, spec=DEFAULTS)
+    return with_loaded(lasting, text, SERVED, LOAD_SECONDS)
 
 
 def test_the_settings_that_it_has_are_known() -> None:
@@ -110,8 +88,6 @@ def test_answers_as_each_type(node: Agent, client: openai.OpenAI) -> None:
 def test_what_cannot_be_served_is_refused_with_the_reason(node: Agent) -> None:
     misspelt = node.wait_state("misspelt", "blocked")
     assert "has no flag --ctx-sise; did you mean ctx_size?" in misspelt["reason"]
-    cut = node.wait_state("cut", "blocked")
-    assert "cut off" in cut["reason"]
 
 
 def test_a_value_that_only_the_engine_can_judge_is_told_in_its_words(node: Agent) -> None:
@@ -163,56 +139,6 @@ def test_its_key_stands_in_no_argv_and_is_needed(node: Agent) -> None:
     assert httpx.get(listing, trust_env=False, timeout=30).status_code == 401
 
 
-def _replaced(extra_args: str) -> str:
-    """With a gap: the old process ends first."""
-    return model("chat", extra_args, strategy="recreate")
-
-
-def test_a_change_waits_for_no_stream_and_a_load_can_be_stopped(node: Agent) -> None:
-    before = _of(node, "chat")
-    body = {"model": "chat", "prompt": "Once", "max_tokens": 900, "stream": True}
-    with _stream(node, body) as answer:
-        lines = answer.iter_lines()
-        assert next(lines)
-        node.write(manifest(_replaced("ctx_size: 512"), *OTHERS, spec=DEFAULTS))
-        with contextlib.suppress(httpx.HTTPError):
-            assert "data: [DONE]" not in list(lines)
-    _assert_gone(before)
-
-    def loads(entry: Entry) -> bool:
-        return bool(entry["state"] == "loading" and entry["pid"])
-
-    loading = node.wait_model("chat", loads)
-    node.write(manifest(_replaced("ctx_size: 768"), *OTHERS, spec=DEFAULTS))
-    changed = node.wait_model(
-        "chat",
-        lambda entry: entry["state"] == "loaded" and entry["pid"] != loading["pid"],
-        seconds=LOAD_SECONDS,
-    )
-    _assert_gone(loading)
-    assert b"--n_ctx=768" in Path(f"/proc/{changed['pid']}/cmdline").read_bytes().split(b"\0")
-
-
-def test_one_that_is_killed_is_started_anew(node: Agent) -> None:
-    before = _of(node, "chat")
-    os.kill(before["pid"], signal.SIGKILL)
-    told = node.wait_model("chat", lambda entry: entry["pid"] != before["pid"])
-    assert "SIGKILL" in told["reason"]
-    again = node.wait_state("chat", "loaded", seconds=LOAD_SECONDS)
-    assert again["pid"] != before["pid"]
-
-
-def test_an_agent_that_ends_in_mid_stream_leaves_nothing(node: Agent) -> None:
-    entries = [_of(node, name) for name in SERVED]
-    body = {"model": "chat", "prompt": "Once", "max_tokens": 900, "stream": True}
-    with _stream(node, body) as answer:
-        assert next(answer.iter_lines())
-        assert node.stop() == 0
-    for entry in entries:
-        _assert_gone(entry)
-    assert node.processes() == []
-
-
 def _of(agent: Agent, name: str) -> Entry:
     entry = agent.model(name)
     assert entry is not None
@@ -223,10 +149,3 @@ def _stream(agent: Agent, body: Entry) -> contextlib.AbstractContextManager[http
     return httpx.stream(
         "POST", f"{agent.url}/v1/completions", json=body, timeout=60, trust_env=False
     )
-
-
-def _assert_gone(entry: Entry) -> None:
-    """No process and no port."""
-    wait_until(lambda: not is_alive(entry["pid"]), what=f"{entry['pid']} is gone")
-    with pytest.raises(httpx.ConnectError):
-        httpx.get(f"http://127.0.0.1:{entry['port']}{OPEN_PATH}", trust_env=False)
