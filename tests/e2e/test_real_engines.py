@@ -10,7 +10,8 @@ from tests.backend.build import executable
 from tests.e2e.agent import Agent, Entry
 from tests.e2e.conftest import MakeAgent
 from tests.e2e.manifests import REAL_PREFIX, manifest, real_model
-from tests.e2e.test_real_vllm import DEFAULTS, LOAD_SECONDS, MINILM, ONE_PROCESS, VLLM
+from tests.e2e.test_real_vllm import MINILM, ONE_PROCESS
+from tests.e2e.vllm_processes import DEFAULTS, LOAD_SECONDS, VLLM
 from tests.model_files import gemma
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]

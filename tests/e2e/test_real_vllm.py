@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,23 +20,26 @@ import pytest
 
 from reconciler.apply.shared_memory import mapped_by
 from reconciler.backend.questions import silence
-from tests.e2e.agent import REPOSITORY, Agent, Entry
-from tests.e2e.conftest import MakeAgent
+from tests.e2e.agent import Agent, Entry
+from tests.e2e.conftest import MakeAgent, with_loaded
 from tests.e2e.manifests import manifest
+from tests.e2e.vllm_processes import (
+    DEFAULTS,
+    LOAD_SECONDS,
+    VLLM,
+    assert_gone,
+    engine_core,
+    family,
+    flag,
+    sockets,
+)
 from tests.engines.tiny_models import write_llama, write_reranker
 from tests.engines.tiny_whisper import write_whisper
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
 
-VLLM = REPOSITORY / ".venv-vllm" / "bin" / "vllm"
-LOAD_SECONDS = 300.0
 MINILM = "huggingface/sentence-transformers_all-MiniLM-L6-v2"
-DEFAULTS = """\
-  defaults:
-    timeouts: {ready: 10m, drain: 1s, stop: 3s}
-    extra_args: {vllm: {enforce_eager: true, max_num_seqs: 4, kv_cache_memory_bytes: 64M}}
-"""
 ONE_PROCESS = 'env: {VLLM_ENABLE_V1_MULTIPROCESSING: "0"}'
 """Half the time of a load, for models whose processes are not what is tested."""
 OTHERS = (
@@ -75,19 +78,8 @@ def lasting(make_lasting_agent: MakeAgent) -> Agent:
 @pytest.fixture
 def node(lasting: Agent) -> Agent:
     """Up, with all that can be loaded loaded."""
-    if lasting.process is None or lasting.exited is not None:
-        lasting.write(manifest(chat("8k"), *OTHERS, spec=DEFAULTS))
-        lasting.start()
-        lasting.wait_up()
-    for name in SERVED:
-        lasting.wait_state(name, "loaded", seconds=LOAD_SECONDS)
-    return lasting
-
-
-@pytest.fixture
-def client(node: Agent) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=f"{node.url}/v1", api_key="none", max_retries=0) as made:
-        yield made
+    text = manifest(chat("8k"), *OTHERS, spec=DEFAULTS)
+    return with_loaded(lasting, text, SERVED, LOAD_SECONDS)
 
 
 def test_answers_as_each_type(node: Agent, client: openai.OpenAI) -> None:
@@ -158,9 +150,9 @@ def test_tells_no_key_in_argv_and_asks_no_hub(node: Agent) -> None:
 def test_an_engine_core_that_dies_is_told_and_started_anew(node: Agent) -> None:
     """Scenario 4, vllm#19849: the API server ends by itself then, with exit code 0."""
     before = _of(node, "chat")
-    family = _family(before["pid"])
-    core = next(pid for pid in family if _title(pid).startswith("VLLM::EngineCor"))
-    segments = mapped_by(family)
+    members = family(before["pid"])
+    core = engine_core(members)
+    segments = mapped_by(members)
     assert segments
 
     os.kill(core, signal.SIGKILL)
@@ -169,7 +161,7 @@ def test_an_engine_core_that_dies_is_told_and_started_anew(node: Agent) -> None:
     assert "exited with code 0" in told["reason"]
     assert "but not by this agent" in told["reason"]
     assert any("EngineDeadError" in line for line in told["last_lines"])
-    _assert_gone(node, family, segments, before["port"])
+    assert_gone(node, members, segments, before["port"])
     again = node.wait_state("chat", "loaded", seconds=LOAD_SECONDS)
     assert again["pid"] != before["pid"]
 
@@ -177,9 +169,9 @@ def test_an_engine_core_that_dies_is_told_and_started_anew(node: Agent) -> None:
 def test_an_engine_core_that_stops_is_found_by_its_lack_of_progress(node: Agent) -> None:
     """Scenario 4, vllm#39863: its health page and its counts are answered all the same."""
     before = _of(node, "chat")
-    family = _family(before["pid"])
-    segments = mapped_by(family)
-    core = next(pid for pid in family if _title(pid).startswith("VLLM::EngineCor"))
+    members = family(before["pid"])
+    segments = mapped_by(members)
+    core = engine_core(members)
     node.write(manifest(chat("8k", stall="10s"), *OTHERS, spec=DEFAULTS))
     body = {"model": "chat", "prompt": "Once", "max_tokens": 7000, "stream": True}
     with httpx.stream(
@@ -204,7 +196,7 @@ def test_an_engine_core_that_stops_is_found_by_its_lack_of_progress(node: Agent)
         r"KV cache \d+%; a probe of one token got no answer: nothing came within 10 s",
         hung["reason"],
     )
-    _assert_gone(node, family, segments, before["port"])
+    assert_gone(node, members, segments, before["port"])
     again = node.wait_state("chat", "loaded", seconds=LOAD_SECONDS)
     assert (again["pid"], again["restarts"]) != (before["pid"], before["restarts"])
     node.write(manifest(chat("8k"), *OTHERS, spec=DEFAULTS))
@@ -214,27 +206,26 @@ def test_a_killed_api_server_takes_its_engine_along_and_a_load_can_be_stopped(no
     """Scenarios 1 and 3: vllm#55510 (EngineCore lives on), vllm PR#44751 (a stop during the load,
     which vLLM swallows)."""
     before = _of(node, "chat")
-    family = _family(before["pid"])
-    segments = mapped_by(family)
-    sockets = _sockets(before["pid"])
-    assert len(family) == 4
-    assert any(path.is_socket() for path in sockets.iterdir())
+    members = family(before["pid"])
+    segments = mapped_by(members)
+    folder = sockets(before["pid"])
+    assert len(members) == 4
+    assert any(path.is_socket() for path in folder.iterdir())
 
     os.kill(before["pid"], signal.SIGKILL)
-    _assert_gone(node, family, segments, before["port"])
-    wait_until(lambda: not sockets.exists(), what="its sockets are gone")
+    assert_gone(node, members, segments, before["port"])
+    wait_until(lambda: not folder.exists(), what="its sockets are gone")
 
     def loads(entry: Entry) -> bool:
-        return bool(entry["state"] == "loading" and entry["pid"] and len(_family(entry["pid"])) > 2)
+        return bool(entry["state"] == "loading" and entry["pid"] and len(family(entry["pid"])) > 2)
 
     loading = node.wait_model("chat", loads, seconds=120)
-    family = _family(loading["pid"])
+    members = family(loading["pid"])
     node.write(manifest(chat("4k"), *OTHERS, spec=DEFAULTS))
     node.wait_model("chat", lambda entry: entry["pid"] not in (None, loading["pid"]), seconds=60)
-    _assert_gone(node, family, frozenset(), None)
+    assert_gone(node, members, frozenset(), None)
     changed = node.wait_state("chat", "loaded", seconds=LOAD_SECONDS)
-    argv = Path(f"/proc/{changed['pid']}/cmdline").read_text(encoding="utf-8").split("\0")
-    assert argv[argv.index("--max-model-len") + 1] == "4k"
+    assert flag(changed["pid"], "--max-model-len") == "4k"
 
 
 def test_an_agent_that_ends_in_mid_stream_leaves_nothing(node: Agent) -> None:
@@ -242,9 +233,9 @@ def test_an_agent_that_ends_in_mid_stream_leaves_nothing(node: Agent) -> None:
 
     What it never does is to let half an answer look like a whole one.
     """
-    family = node.processes()
-    segments = mapped_by(family)
-    sockets = [_sockets(_of(node, name)["pid"]) for name in SERVED]
+    members = node.processes()
+    segments = mapped_by(members)
+    folders = [sockets(_of(node, name)["pid"]) for name in SERVED]
     ports = [_of(node, name)["port"] for name in SERVED]
     body = {
         "model": "chat",
@@ -267,8 +258,8 @@ def test_an_agent_that_ends_in_mid_stream_leaves_nothing(node: Agent) -> None:
             told = own_end in rest or aborted in rest or '"error"' in rest
             assert told or "data: [DONE]" not in rest
     for port in ports:
-        _assert_gone(node, family, segments, port)
-    assert not [folder for folder in sockets if folder.exists()]
+        assert_gone(node, members, segments, port)
+    assert not [folder for folder in folders if folder.exists()]
     assert list(node.scratch.iterdir()) == []
 
 
@@ -276,45 +267,6 @@ def _of(agent: Agent, name: str) -> Entry:
     entry = agent.model(name)
     assert entry is not None
     return entry
-
-
-def _family(leader: int) -> list[int]:
-    """The session of a backend: its API server, EngineCore, worker, and Python's tracker."""
-    return [int(each.name) for each in Path("/proc").iterdir() if _session(each) == leader]
-
-
-def _session(process: Path) -> int | None:
-    try:
-        words = (process / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    except OSError:
-        return None
-    return None if words[0] == "Z" else int(words[3])
-
-
-def _sockets(leader: int) -> Path:
-    """The folder of a backend for its sockets, as it was told."""
-    environment = Path(f"/proc/{leader}/environ").read_text(encoding="utf-8")
-    return Path(environment.partition("VLLM_RPC_BASE_PATH=")[2].partition("\0")[0])
-
-
-def _title(pid: int) -> str:
-    return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip()
-
-
-def _assert_gone(
-    agent: Agent, family: Sequence[int], segments: frozenset[int], port: int | None
-) -> None:
-    """No process, no port, and none of the shared memory that they had mapped."""
-    wait_until(
-        lambda: not set(family) & set(agent.processes()), what=f"{family} are gone", seconds=60
-    )
-    wait_until(
-        lambda: segments.isdisjoint(each.stat().st_ino for each in Path("/dev/shm").iterdir()),
-        what="their shared memory is gone",
-    )
-    if port is not None:
-        with pytest.raises(httpx.ConnectError):
-            httpx.get(f"http://127.0.0.1:{port}/health", trust_env=False)
 
 
 def _dot(one: Sequence[float], other: Sequence[float]) -> float:
