@@ -1,6 +1,7 @@
 """Who lives of what an agent under test started, by /proc alone."""
 
 import os
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,13 +72,14 @@ class Census:
         return [each for each in self.others if _environment(each.pid).get(NONCE_VARIABLE)]
 
 
-def look(marker: str, *, without: int | None) -> Census:
-    """`marker`: begins the TMPDIR of the agent, which all inherit. `without`: the agent itself."""
+def look(marker: str, *, without: Collection[int | None]) -> Census:
+    """`marker`: begins the TMPDIR of the agent, which all inherit. `without`: the agent
+    itself, and its supervisor."""
     found = {
         pid: (process, environment)
         for pid, process in read_processes().items()
         if process.alive
-        and pid != without
+        and pid not in without
         and (environment := _environment(pid)).get("TMPDIR", "").startswith(marker)
     }
     leaders = {

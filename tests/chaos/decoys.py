@@ -11,6 +11,7 @@ from random import Random
 
 from reconciler.backend.environment import NONCE_VARIABLE
 from tests.chaos.census import start_ticks
+from tests.chaos.segments import ForeignSegments
 from tests.e2e.agent import STAND_IN
 
 _LAST_PID = Path("/proc/sys/kernel/ns_last_pid")
@@ -24,15 +25,18 @@ class Decoys:
     alive: list[tuple["subprocess.Popen[bytes]", int, str]] = field(default_factory=list)
     nonces: set[str] = field(default_factory=set)
     doctored: set[str] = field(default_factory=set)
+    segments: ForeignSegments = field(default_factory=ForeignSegments)
     _listening: socket.socket | None = None
 
     def begin(self, ports: range) -> None:
-        """A server of the same program and name, one with the engine's name, and a taken port."""
+        """A server of the same program and name, one with the engine's name, a taken port, and
+        shared memory."""
         server = [sys.executable, str(STAND_IN), "--port", "0", "--name", "m0"]
         self.add(server, "a server of the same program and name")
         named = ["llama-server", "3600"]
         self.add(named, "a process of the engine's name", program=shutil.which("sleep"))
         self._listening = socket.create_server(("127.0.0.1", ports[3]))
+        self.segments.begin()
 
     def add(
         self, argv: list[str], what: str, *, program: str | None = None, **environment: str
@@ -91,15 +95,17 @@ class Decoys:
         return {process.pid for process, _, _ in self.alive}
 
     def harmed(self) -> list[str]:
-        return [
+        gone = [
             f"{what} (pid {process.pid}) is gone"
             for process, ticks, what in self.alive
             if start_ticks(process.pid) != ticks
         ]
+        return gone + self.segments.harmed()
 
     def end(self) -> None:
         if self._listening is not None:
             self._listening.close()
+        self.segments.end()
         for process, _, _ in self.alive:
             process.kill()
             process.wait()

@@ -8,23 +8,33 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from reconciler.observe.processes import ticks_since_boot
+
 _SIZE = "96m"
 
 
 @dataclass(kw_only=True)
 class Disk:
-    """`small`: False where nothing may be mounted; then it is never filled."""
+    """`small`: False where nothing may be mounted; then it is never filled. `full_at`, `free_at`:
+    when it was last so, in ticks after boot."""
 
     folder: Path
     small: bool
     full: bool = False
+    full_at: int = 0
+    free_at: int = 0
+
+    @property
+    def was_full(self) -> bool:
+        """Now, or just before."""
+        return self.full or self.free_at > ticks_since_boot() - 5 * os.sysconf("SC_CLK_TCK")
 
     @property
     def _filler(self) -> Path:
         return self.folder / "somebody-else"
 
     def fill(self) -> None:
-        self.full = True
+        self.full, self.full_at = True, ticks_since_boot()
         with self._filler.open("wb", buffering=0) as file:
             for block in (1 << 20, 4096):
                 try:
@@ -36,7 +46,7 @@ class Disk:
 
     def free(self) -> None:
         self._filler.unlink()
-        self.full = False
+        self.full, self.free_at = False, ticks_since_boot()
 
 
 @contextmanager

@@ -10,35 +10,80 @@ from contextlib import suppress
 from random import Random
 
 from reconciler.observe.processes import read_processes
+from tests.chaos import ends
 from tests.chaos.census import Backend
 from tests.chaos.hub import FAULTS
 from tests.chaos.world import World
 
 _JUMPS_SECONDS = (5.0, 60.0, 900.0, 4000.0)
+_MOST_CRASHES = 4
 _WALL_SECONDS = (-86_400.0, -30.0, 30.0, 86_400.0, 0.0)
 
 
 def kill_agent(world: World, _rng: Random) -> str | None:
-    if world.agent_pid is None:
+    """Below a supervisor not so often that this pauses for long."""
+    if world.agent_pid is None or world.crashes == _MOST_CRASHES:
         return None
+    if world.supervised:
+        if not world.crashes:  # a first one that never was up ends its supervisor
+            world.thaw(world.agent_pid)
+            world.wait_up()
+        return f"kill -9 of the agent below its supervisor, pid {ends.crash(world)}"
     pid = world.agent_pid
-    world.end(signal.SIGKILL)
+    ends.end(world, signal.SIGKILL)
     return f"kill -9 of the agent, pid {pid}"
 
 
 def end_agent(world: World, _rng: Random) -> str | None:
-    """As its service manager does; its backends end with it, unless it is to leave them."""
-    if world.agent_pid is None or not world.answers:
+    """As its service manager does; its backends end with it, unless it is to leave them. Its
+    supervisor may just be about to start it anew."""
+    between_two = world.crashes and world.started_pid is not None and world.agent_pid is None
+    if not world.answers and not (between_two and not world.disk.was_full):
+        return None
+    if not world.leaves:
+        world.touch_all()
+    if world.answers:
+        world.wait_up()
+    ends.end(world, signal.SIGTERM)
+    return _ended(world, f"{_name(world)} is ended by TERM")
+
+
+def kill_supervisor(world: World, rng: Random) -> str | None:
+    """Alone, which the agent sees, or with its agent."""
+    if not world.supervised or not world.answers:
+        return None
+    if rng.random() < 0.5:
+        ends.kill_both(world)
+        return "kill -9 of the supervisor and its agent"
+    if not world.leaves:
+        world.touch_all()
+    world.wait_up()
+    ends.end(world, signal.SIGKILL)
+    return _ended(world, "kill -9 of the supervisor")
+
+
+def kill_ending_agent(world: World, rng: Random) -> str | None:
+    """One more comes after it, which ends its backends, unless they are to be left. It needs room
+    on the disk."""
+    if not world.supervised or not world.answers or world.disk.was_full:
         return None
     if not world.leaves:
         world.touch_all()
     world.wait_up()
-    world.end(signal.SIGTERM)
+    ends.end_and_crash(world, rng.random())
+    return _ended(world, "the supervisor is ended by TERM, and its agent killed meanwhile")
+
+
+def _name(world: World) -> str:
+    return "the supervisor" if world.supervised else "the agent"
+
+
+def _ended(world: World, how: str) -> str:
     if world.leaves:
-        return "the agent is ended by TERM, and leaves its backends"
+        return f"{how}; backends are left"
     left = [each for each in world.census().everyone if not world.doubtful(each)]
-    assert not left, f"left by an agent that ended: {[*map(str, left)]}"
-    return "the agent is ended by TERM"
+    assert not left, f"left, though {how}: {[*map(str, left)]}"
+    return how
 
 
 def freeze_agent(world: World, _rng: Random) -> str | None:
@@ -154,7 +199,7 @@ def doctor_record(world: World, rng: Random) -> str | None:
     """While no agent runs, which would have read them."""
     records = sorted((world.agent.data / "spawns").glob("*.json"))
     records = [each for each in records if each.name not in world.decoys.doctored]
-    if world.agent_pid is not None or world.disk.full or not records:
+    if world.started_pid is not None or world.disk.full or not records:
         return None
     return f"a record tells of {world.decoys.doctor(rng.choice(records), rng)}"
 
@@ -162,7 +207,7 @@ def doctor_record(world: World, rng: Random) -> str | None:
 def reuse_pid(world: World, rng: Random) -> str | None:
     """A backend dies while no agent runs, and a stranger gets its number."""
     backend = _pick(world, rng)
-    if world.agent_pid is not None or backend is None:
+    if world.started_pid is not None or backend is None:
         return None
     _kill_all(world, backend)
     given = world.decoys.take_pid(backend.pid)

@@ -11,6 +11,7 @@ from pathlib import Path
 from reconciler import log
 from reconciler.cli.agent_process import run_until_signalled
 from reconciler.cli.options import hub_settings, listen_address, port_range
+from reconciler.cli.supervise import SupervisorLine, become_supervisor
 from reconciler.manifest.policy import Permissions
 from reconciler.plan.ending import OnExit
 from reconciler.plan.ids import NodeName
@@ -33,7 +34,12 @@ def main(clock: str, *words: str) -> int:
         parser.add_argument(f"--{flag}", required=True)
     parser.add_argument("--data-dir", type=Path, required=True)
     parser.add_argument("--poll-interval", type=float, required=True)
+    parser.add_argument("--supervise", action="store_true")
     given = parser.parse_args(words)
+    supervisor = SupervisorLine.taken_from(os.environ)
+    on_exit = OnExit(given.on_exit)
+    if given.supervise and supervisor is None:
+        become_supervisor(console=False, level="info", on_exit=on_exit)
     host, port = listen_address(given.listen)
     log.configure(form=given.log_format)
     settings = Settings(
@@ -48,10 +54,12 @@ def main(clock: str, *words: str) -> int:
         permissions=Permissions(variables=frozenset({"STAND_IN"})),
         poll_interval=given.poll_interval,
         ports=port_range(given.ports),
-        on_exit=OnExit(given.on_exit),
+        on_exit=on_exit,
+        supervision=supervisor.supervision if supervisor else None,
         environment=dict(os.environ),
     )
-    return run_until_signalled(settings, clock=JumpingClock(Path(clock)))
+    jumping = JumpingClock(Path(clock))
+    return run_until_signalled(settings, clock=jumping, supervisor=supervisor)
 
 
 if __name__ == "__main__":

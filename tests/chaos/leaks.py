@@ -2,12 +2,13 @@
 
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from reconciler.apply.kin import nonce_of
 from reconciler.observe.processes import read_processes
+from tests.chaos.segments import segments
 from tests.chaos.world import World
 from tests.ports import own_ports
 
@@ -70,10 +71,11 @@ def while_it_runs(world: World) -> list[str]:
     nonces = {each.nonce for each in seen.backends}
     found = [f"record {name}" for name in _records(world) - nonces - _spoken_for(world)]
     found += [f"no record of {nonce}" for nonce in nonces - _records(world)]
-    found += [f"zombie {each}" for each in _zombies(world.agent_pid)]
+    found += [f"zombie {each}" for each in _zombies(world.pids)]
     found += [f"helper {each}" for each in seen.others if not world.doubtful(each)]
     ports = {int(each.arguments[each.arguments.index("--port") + 1]) for each in seen.backends}
     found += [f"port {port} is held" for port in _listening() - ports - {own_ports()[3]}]
+    found += _segments(world, nonces)
     return found + _partial_files(world)
 
 
@@ -82,6 +84,7 @@ def after_its_end(world: World) -> list[str]:
     found = [f"process {each}" for each in seen.everyone if not world.doubtful(each)]
     found += [f"record {name}" for name in _records(world) - _spoken_for(world)]
     found += [f"port {port} is held" for port in _listening() - {own_ports()[3]}]
+    found += _segments(world, set())
     of_doubtful = {f"xgen-{nonce}" for nonce in _spoken_for(world)}
     scratch = sorted(world.agent.scratch.iterdir())
     found += [f"temporary file {path}" for path in scratch if path.name not in of_doubtful]
@@ -101,11 +104,21 @@ def _spoken_for(world: World) -> set[str]:
     return doctored | world.decoys.nonces | {nonce_of(each.pid) or "" for each in doubtful}
 
 
-def _zombies(agent: int | None) -> list[str]:
+def _segments(world: World, living: Collection[str]) -> list[str]:
+    """Shared memory of who is gone."""
+    told_of = _spoken_for(world)
+    return [
+        f"shared memory {each}"
+        for each in segments(str(world.root))
+        if each.nonce not in living and each.nonce not in told_of and not world.unnoted(each)
+    ]
+
+
+def _zombies(parents: Collection[int]) -> list[str]:
     return [
         str(process)
         for process in read_processes().values()
-        if process.parent == agent and not process.alive
+        if process.parent in parents and not process.alive
     ]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
-from tests.chaos import edits, harms, leaks
+from tests.chaos import edits, ends, harms, leaks
 from tests.chaos.invariants import Invariants
 from tests.chaos.settle import differences
 from tests.chaos.world import World
@@ -34,7 +34,9 @@ STEPS: dict[Step, int] = {
     edits.delete_file: 2,
     edits.create_file: 3,
     harms.kill_agent: 8,
-    harms.end_agent: 2,
+    harms.end_agent: 4,
+    harms.kill_supervisor: 3,
+    harms.kill_ending_agent: 2,
     harms.freeze_agent: 3,
     harms.kill_leader: 6,
     harms.kill_member: 5,
@@ -60,7 +62,12 @@ LASTING = (
     harms.freeze_leader,
     harms.freeze_member,
 )
-ENDS_THE_AGENT = (harms.kill_agent, harms.end_agent)
+ENDS_THE_AGENT = (
+    harms.kill_agent,
+    harms.end_agent,
+    harms.kill_supervisor,
+    harms.kill_ending_agent,
+)
 
 _PAUSES_SECONDS = (0.0, 0.05, 0.3, 0.8, 1.5)
 _STEPS_BETWEEN_RESTS = 30
@@ -98,10 +105,10 @@ class Run:
 
     def step(self, number: int, rng: Random) -> None:
         """What is due first. Draws depend on the seed and the number alone, never on time."""
+        self.look_after(number)
         for due, late in [each for each in self.due if each[0] <= number]:
             self.due.remove((due, late))
             self.say(number, late(self.world, rng))
-        self.look_after(number)
         drawn = self.draw(number, rng)
         if drawn in LASTING:
             self.due.append((number + rng.randint(1, 4), _mending(drawn)))
@@ -121,10 +128,11 @@ class Run:
 
     def look_after(self, number: int) -> None:
         """An agent that ended by itself did so for want of disk, or is broken."""
-        if self.world.agent_pid is not None or any(step is _start for _, step in self.due):
+        self.world.look_for_successor()
+        if self.world.started_pid is not None or any(step is _start for _, step in self.due):
             return
         code, log = self.world.agent.exited, self.world.agent.recent_log
-        assert self.world.disk.full, f"the agent ended by itself, with {code}\n{log}"
+        assert self.world.disk.was_full, f"the agent ended by itself, with {code}\n{log}"
         self.say(number, f"the agent ended for want of disk, with {code}")
         self.due.append((number + 1, _start))
 
@@ -135,7 +143,7 @@ class Run:
             if late is not _start:
                 self.say("rest", late(world, Random()))
         self.due.clear()
-        if world.agent_pid is None:
+        if world.started_pid is None:
             self.say("rest", world.start(Random(f"{self.seed}/{len(self.log)}")))
         world.wait_up()
         world.wait_taken_up()
@@ -158,6 +166,7 @@ class Run:
         deadline = told + _REST_SECONDS
         still = False
         while True:
+            world.look_for_successor()
             left = differences(world) or leaks.while_it_runs(world)
             invariants.check()
             if not left and still:
@@ -187,7 +196,7 @@ class Run:
         world = self.world
         assert world.agent_pid is not None
         old = leaks.holdings(world.agent_pid)
-        world.end(signal.SIGTERM)
+        ends.end(world, signal.SIGTERM)
         found = [] if world.leaves else leaks.after_its_end(world)
         assert not found, "left behind:\n" + "\n".join(found)
         world.start(Random(self.seed), leaves=False)
@@ -199,7 +208,7 @@ class Run:
         assert world.agent_pid is not None
         leaked = leaks.more_than(old, leaks.holdings(world.agent_pid))
         assert not leaked, "the agent leaks:\n" + "\n".join(leaked)
-        world.end(signal.SIGTERM)
+        ends.end(world, signal.SIGTERM)
         self.check_faults()
         found = leaks.after_its_end(world) + world.decoys.harmed()
         assert not found, "left behind:\n" + "\n".join(found)
@@ -213,7 +222,7 @@ class Run:
 
 
 def _start(world: World, rng: Random) -> str | None:
-    return world.start(rng) if world.agent_pid is None else None
+    return world.start(rng) if world.started_pid is None else None
 
 
 def _mending(harm: Step) -> Step:

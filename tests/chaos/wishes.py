@@ -17,11 +17,14 @@ class Mode:
 MODES = {
     "plain": Mode(),
     "slow": Mode(flags="--ready-after 1"),
-    "tree": Mode(flags="--spawn-children 2 --child setsid --child double-fork"),
-    "deaf": Mode(flags="--ignore-sigterm --child ignore-term --child setsid-ignore-term"),
+    "tree": Mode(flags="--shared-memory --spawn-children 2 --child setsid --child double-fork"),
+    "deaf": Mode(
+        flags="--shared-memory --ignore-sigterm --child ignore-term --child setsid-ignore-term"
+    ),
+    "shares": Mode(flags="--shared-memory"),
     "exits": Mode(flags="--exit-after 0", loads=False),
     "traps": Mode(flags="--trap", loads=False),
-    "hangs": Mode(flags="--hang-on-load --child setsid", loads=False, ready="4s"),
+    "hangs": Mode(flags="--shared-memory --hang-on-load --child setsid", loads=False, ready="4s"),
     "never": Mode(flags="--ready-after 3600 --child double-fork", loads=False, ready="4s"),
     "missing": Mode(loads=False),
 }

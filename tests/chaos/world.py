@@ -22,6 +22,8 @@ from tests.chaos.desired import Desired
 from tests.chaos.disk import Disk, small_disk
 from tests.chaos.engine import install
 from tests.chaos.hub import Hub, hub
+from tests.chaos.segments import Segment, remove
+from tests.chaos.supervisor import agent_below
 from tests.e2e.agent import Agent, Entry
 from tests.ports import own_ports
 from tests.traces import remove_traces
@@ -31,18 +33,22 @@ _UNSEEN_SECONDS = 5.0
 """An agent looks at its backends' processes every two seconds. One that loses its parent before the
 look, when the agent is killed or stands still, cannot be proven to be ours by the next agent: it is
 left alone (R9)."""
-_SLACK_SECONDS = 60.0
+_UNSEEN_TICKS = int(_UNSEEN_SECONDS * os.sysconf("SC_CLK_TCK"))
+SLACK_SECONDS = 60.0
 """For an agent that starts or ends; only a hang takes so long."""
 
 
 @dataclass(kw_only=True)
 class World:
     """`frozen`: pids that were sent SIGSTOP. `jumps`: the agent that runs has the clock that jumps.
-    `leaves`: it leaves its backends at its end.
+    `leaves`: it leaves its backends at its end. `supervised`: its supervisor was started, and
+    `crashes` counts the agents that died below that one; `crashed`: the last one, until there is
+    another.
 
     `touched`: how often something of a model was changed. `served`: models that served, and nothing
     but edits has befallen since: what cannot be had costs them nothing (R5, R7).
-    `gaps`: from when to when no agent saw what was born, in ticks after boot.
+    `gaps`: from when to when no agent saw what was born, in ticks after boot. `hasty`: nonces of
+    spawns that were killed before an agent can have looked at them well.
     """
 
     root: Path
@@ -57,16 +63,30 @@ class World:
     served: set[str] = field(default_factory=set)
     jumps: bool = False
     leaves: bool = False
+    supervised: bool = False
+    crashes: int = 0
+    crashed: int | None = None
+    hasty: set[str] = field(default_factory=set)
     gaps: list[tuple[int, int]] = field(default_factory=list)
     _unwatched_since: int | None = None
     _thawed_at: int = 0
     starting: Lock = field(default_factory=Lock)
 
     @property
-    def agent_pid(self) -> int | None:
-        """Of an agent that was not ended; frozen or not."""
+    def started_pid(self) -> int | None:
+        """Of the agent, or of its supervisor."""
         process = self.agent.process
         return process.pid if process is not None and process.poll() is None else None
+
+    @property
+    def agent_pid(self) -> int | None:
+        """Of an agent that was not ended; frozen or not."""
+        started = self.started_pid
+        return agent_below(started) if self.supervised and started is not None else started
+
+    @property
+    def pids(self) -> frozenset[int]:
+        return frozenset(pid for pid in (self.started_pid, self.agent_pid) if pid is not None)
 
     @property
     def answers(self) -> bool:
@@ -80,7 +100,7 @@ class World:
         )
 
     def census(self) -> Census:
-        return census.look(str(self.root), without=self.agent_pid)
+        return census.look(str(self.root), without=self.pids)
 
     def harm(self, *models: str) -> None:
         """What happens now is no edit: a process may be lost that an edit would not have cost."""
@@ -99,31 +119,31 @@ class World:
         """A new agent, which does not have to answer yet."""
         self.jumps = rng.random() < 0.7
         self.leaves = rng.random() < 0.5 if leaves is None else leaves
+        self.supervised, self.crashes, self.crashed = rng.random() < 0.4, 0, None
         module = ["reconciler", "run"]
         if self.jumps:
             module = ["tests.chaos.jumping_agent", str(self.clock.path)]
         self.agent.module = module
         with self.starting:
-            self.agent.start("--on-exit", "leave" if self.leaves else "stop")
+            self.agent.start(
+                *("--on-exit", "leave" if self.leaves else "stop"),
+                *(["--supervise"] if self.supervised else []),
+            )
         self._watched_again()
-        told = [f"an agent is started as pid {self.agent_pid}"]
+        told = [f"an agent is started as pid {self.started_pid}"]
+        told += ["below a supervisor"] * self.supervised
         told += ["with a clock that jumps"] * self.jumps
         told += ["which leaves its backends at its end"] * self.leaves
         return ", ".join(told)
 
     def wait_up(self) -> None:
-        self.agent.wait_up()
+        self.agent.wait_up(seconds=SLACK_SECONDS)
 
-    def end(self, number: signal.Signals) -> None:
-        """A signal to the agent, and its end."""
-        assert self.agent.process is not None
-        if number is signal.SIGKILL or self.leaves:
-            self._unwatch()
-        self.thaw(self.agent.process.pid)
-        self.agent.process.send_signal(number)
-        code = self.agent.process.wait(_SLACK_SECONDS)
-        expected = 0 if number is signal.SIGTERM else -number
-        assert code == expected, f"the agent ended with {code}\n{self.agent.recent_log}"
+    def look_for_successor(self) -> None:
+        """Whether the supervisor has a new agent by now, which sees what is born."""
+        if self.crashed is not None and self.agent_pid not in (None, self.crashed):
+            self.crashed = None
+            self._watched_again()
 
     def view(self) -> Entry | None:
         """What the agent says; None: it does not answer."""
@@ -146,7 +166,7 @@ class World:
         wait_until(
             self.took_up,
             what=f"the manifest is taken up\n{self.desired.marks}\n{self.view()}",
-            seconds=_SLACK_SECONDS,
+            seconds=SLACK_SECONDS,
         )
 
     def faults(self) -> list[str]:
@@ -157,11 +177,23 @@ class World:
 
     def doubtful(self, process: Process) -> bool:
         """Whether no agent could have seen whose it is, before it had lost its parent."""
-        return any(begin <= process.start_ticks <= end for begin, end in self.gaps)
+        return self._born_unseen(process.start_ticks)
 
-    def _unwatch(self) -> None:
-        """From the moment on whose looks may not have come to anything."""
-        begin = ticks_since_boot() - int(_UNSEEN_SECONDS * os.sysconf("SC_CLK_TCK"))
+    def unnoted(self, segment: Segment) -> bool:
+        """Whether no agent could have seen whose it is, before that had died."""
+        return segment.nonce in self.hasty or self._born_unseen(segment.born_ticks)
+
+    def _born_unseen(self, ticks: int) -> bool:
+        gaps = list(self.gaps)
+        if self._unwatched_since is not None and (self.agent_pid is None or self.crashed):
+            gaps.append((self._unwatched_since, ticks_since_boot()))
+        return any(begin <= ticks <= end for begin, end in gaps)
+
+    def unwatch(self) -> None:
+        """From the moment on whose looks may not have come to anything, or not to the disk."""
+        begin = ticks_since_boot() - _UNSEEN_TICKS
+        if self.disk.full or self.disk.free_at > begin:
+            begin = min(begin, self.disk.full_at - _UNSEEN_TICKS)
         stands_still = self.agent_pid in self.frozen or self._thawed_at > begin
         if self._unwatched_since is None or not stands_still:
             self._unwatched_since = begin
@@ -173,7 +205,7 @@ class World:
 
     def freeze(self, pid: int) -> None:
         if pid == self.agent_pid:
-            self._unwatch()
+            self.unwatch()
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGSTOP)
             self.frozen.add(pid)
@@ -190,6 +222,10 @@ class World:
         """One process of a backend; its first one is what a model lives and dies with."""
         if pid == backend.pid:
             self.harm(backend.model)
+            latest = ticks_since_boot() - _UNSEEN_TICKS
+            blind = self.agent_pid in self.frozen or self._thawed_at > latest or self.disk.full
+            if blind or backend.process.start_ticks > latest:
+                self.hasty.add(backend.nonce)
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 
@@ -233,5 +269,6 @@ def _clear(made: World) -> None:
         census.reap(but=made.own_children)
         if not left:
             break
+    remove(str(made.root))
     made.decoys.end()
     remove_traces(made.agent.data)

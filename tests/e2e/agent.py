@@ -116,9 +116,11 @@ class Agent:
             *more,
         ]
 
-    def wait_up(self) -> None:
+    def wait_up(self, *, seconds: float = 30.0) -> None:
         wait_until(
-            lambda: self.exited is not None or self._answers(), what=f"agent up\n{self.recent_log}"
+            lambda: self.exited is not None or self._answers(),
+            what=f"agent up\n{self.recent_log}",
+            seconds=seconds,
         )
         assert self.exited is None, self.log
 
