@@ -13,7 +13,7 @@ BENCH  := $(VENV)/.installed-bench
 # Tests side by side. More than two on two cores is not faster, and makes every deadline shorter.
 WORKERS ?= 2
 
-.PHONY: demo run test test-slow test-engines gpu-check soak chaos check bench compiler git schema clean help
+.PHONY: demo run test test-slow test-net test-engines gpu-check soak chaos check bench compiler git sshd schema clean help
 .DELETE_ON_ERROR:
 
 demo: $(DEMO)  ## one node, a real small model; DEMO_ARGS=--once ends after the answers
@@ -23,10 +23,13 @@ run: $(DEMO)  ## the agent: make run RUN_ARGS="--manifest manifests --hub ./hub"
 	$(BIN)/xgen-model run $(RUN_ARGS)
 
 test: $(DEV) $(JS) compiler git  ## real processes, a real S3 server, real clients; under ten minutes on two cores
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not engine and not slow" $(TEST_ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not engine and not slow and not net" $(TEST_ARGS)
 
 test-slow: $(DEV) compiler git  ## the rest: hubs and caches that are killed, filled and damaged; GPUs that come and go
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "slow and not engine" $(TEST_ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "slow and not engine and not net" $(TEST_ARGS)
+
+test-net: $(DEV) compiler git sshd  ## real servers: git over TLS with a token, and over ssh
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m net $(TEST_ARGS)
 
 test-engines: $(DEV) $(AIPERF) $(VLLM) $(LLAMA_CPP_PYTHON)  ## real llama.cpp and vLLM with real models: the SDKs and aiperf ask them
 	$(BIN)/python -m pytest -m engine $(TEST_ARGS)
@@ -64,9 +67,12 @@ compiler:
 	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq gcc libc6-dev >/dev/null; \
 	else echo "gcc is missing. Run: sudo apt-get install gcc libc6-dev"; exit 1; fi
 
-# For the repositories of the tests, and the signatures of their commits.
-git:
-	@missing=; for tool in git ssh-keygen; do command -v $$tool >/dev/null || missing="git openssh-client"; done; \
+# For the repositories of the tests, the signatures of their commits, and a server for them.
+git sshd:
+	@missing=; PATH="$$PATH:/usr/sbin"; \
+	for tool in $(if $(filter sshd,$@),sshd,git ssh-keygen); do \
+	  command -v $$tool >/dev/null || missing="$(if $(filter sshd,$@),openssh-server,git openssh-client)"; \
+	done; \
 	if [ -z "$$missing" ]; then :; \
 	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	  echo "installing $$missing"; \

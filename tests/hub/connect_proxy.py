@@ -14,7 +14,11 @@ class _Tunnel(http.server.BaseHTTPRequestHandler):
     def do_CONNECT(self) -> None:
         given = self.headers.get("Proxy-Authorization", "")
         if given != f"Basic {base64.b64encode(self.server.login.encode()).decode()}":
-            self.send_error(407)
+            self.send_response(407)
+            self.send_header("Proxy-Authenticate", 'Basic realm="proxy"')
+            self.send_header("Content-Length", "0")
+            self.send_header("Connection", "close")
+            self.end_headers()
             return
         self.server.asked.append(self.path)
         host, _, port = self.path.rpartition(":")
