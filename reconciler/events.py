@@ -59,6 +59,7 @@ class EventKind(StrEnum):
     BACKEND_HUNG = "BackendHung"
     BACKEND_EXITED = "BackendExited"
     BACKEND_LEFT = "BackendLeft"
+    RECORD_REWRITTEN = "RecordRewritten"
     EFFECT_FAILED = "EffectFailed"
     CRASH_LOOP = "CrashLoop"
     MODEL_REVERTED = "ModelReverted"

@@ -14,6 +14,7 @@ import aiohttp
 import structlog
 
 from reconciler.apply.adoption import adopt, without_leader
+from reconciler.apply.custody import Custody, HoldFolder, Kept
 from reconciler.apply.exits import BackendExited, exit_of
 from reconciler.apply.held import BackendView, Held
 from reconciler.apply.kin import Kin
@@ -24,11 +25,10 @@ from reconciler.apply.logs import log_path, rotate
 from reconciler.apply.ports import Ports
 from reconciler.apply.reaper import become_subreaper
 from reconciler.apply.records import Records, SpawnRecord
-from reconciler.apply.spawn import Order, Started, start
-from reconciler.apply.traces import remove_traces
+from reconciler.apply.spawn import Order, Started
 from reconciler.apply.within import within
 from reconciler.backend.launch import Launch
-from reconciler.errors import Bug, Transient
+from reconciler.errors import Bug
 from reconciler.observe.checks import Failed
 from reconciler.observe.engine_pages import EnginePages
 from reconciler.observe.processes import read_processes
@@ -52,6 +52,7 @@ class Backends:
     """Between `open` and `close`; `close` leaves the backends as they are.
 
     `clock`: monotonic seconds. `wake`: called when the loop has something new to see.
+    `hold_folder`: of the data folder.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Backends:
         wake: Callable[[], None],
         ports: range,
         log_max_bytes: int,
+        hold_folder: HoldFolder = lambda: None,
     ) -> None:
         self._node = node
         self._clock = clock
@@ -70,6 +72,7 @@ class Backends:
         self._log_max_bytes = log_max_bytes
         self._logs = data_dir / "logs"
         self._records = Records(data_dir / "spawns")
+        self.custody = Custody(self._records, hold_folder)
         self._ports = Ports(ports, host="127.0.0.1", clock=clock)
         self._held: dict[Nonce, Held] = {}
         self._exits: list[BackendExited] = []
@@ -221,7 +224,7 @@ class Backends:
 
     async def _start(self, order: Order, session: aiohttp.ClientSession) -> BackendView:
         try:
-            started = await asyncio.to_thread(start, order, self._records)
+            started = await asyncio.to_thread(self.custody.start, order)
             view = self._view(order, started)
             leader = Leader(pid=started.pid, pidfd=started.pidfd, child=True)
             held = self._hold(Kin(started.record, leader), view)
@@ -316,11 +319,7 @@ class Backends:
 
     async def _remove(self, record: SpawnRecord) -> None:
         """And its traces. Where the system does not let go of one, each sweep tries again."""
-
-        def remove() -> str | None:
-            return remove_traces(record) or self._records.remove(record.nonce)
-
-        problem = await asyncio.to_thread(remove)
+        problem = await asyncio.to_thread(self.custody.remove, record)
         if problem is not None:
             self._unremoved[record.nonce] = (record, problem)
         else:
@@ -344,8 +343,9 @@ class Backends:
         async with self._writing:
             watched = tuple(self._held.values())
             leaderless = [held for held in watched if held.leaderless]
-            if watched:
-                await asyncio.to_thread(self._look, watched)
+            kept = await asyncio.to_thread(self._look, watched)
+        if self.custody.take_up(kept):
+            self._wake()
         for held in leaderless:
             view = held.view
             if held.dying:
@@ -363,8 +363,8 @@ class Backends:
             if kin.leader is not None:  # held already, by the first look's pidfd
                 kin.leader.close()
 
-    def _look(self, watched: Sequence[Held]) -> None:
-        table = read_processes()
+    def _look(self, watched: Sequence[Held]) -> Kept:
+        table = read_processes() if watched else {}
         for held in watched:
             kin, view = held.kin, held.view
             loaded = kin.record.loaded or (view is not None and view.loaded_at is not None)
@@ -374,11 +374,7 @@ class Backends:
                 kin.note_shared_memory(table)
             with contextlib.suppress(OSError):  # a log that cannot be cut keeps no end from us
                 rotate(Path(kin.record.log), self._log_max_bytes)
-            record = kin.noted(loaded=loaded, stopping=kin.record.stopping or held.asked)
-            if record != kin.record:
-                with contextlib.suppress(Transient):  # a full disk: the next sweep tries again
-                    self._records.write(record)
-                    kin.record = record
+        return self.custody.keep(watched)
 
     async def _read_records(self, only: Container[Nonce] | None) -> tuple[Kin, ...]:
         """Compare the records of earlier agents with /proc; who lives. `only`: these, not all."""

@@ -15,9 +15,9 @@ import msgspec
 
 from reconciler.apply.kept_spec import decode_spec, encode_spec
 from reconciler.apply.records import cause_and_cure, read_regular
+from reconciler.atomic_file import PARTIAL, make_folder, replace_file
 from reconciler.errors import Transient
 from reconciler.plan.ids import FilesDigest, GpuUuid, Instance, ModelName, SpecHash
-from reconciler.atomic_file import PARTIAL, make_folder, replace_file
 from reconciler.plan.observed import Failure
 from reconciler.plan.revert import LastGood
 from reconciler.plan.spec_hash import spec_hash

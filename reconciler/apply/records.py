@@ -11,16 +11,20 @@ import errno
 import os
 import stat
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
 
+from reconciler.atomic_file import PARTIAL, make_folder, replace_file
 from reconciler.errors import Transient
 from reconciler.plan.ids import FilesDigest, GpuUuid, Instance, ModelName, Nonce, SpecHash
 
 VERSION = 1
 NOTHING = msgspec.Raw(b"null")
+_MODE = 0o600
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+_IN_THE_WAY = (errno.EISDIR, errno.ENOTDIR, errno.EEXIST)
 
 
 class SpawnRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=False):
@@ -88,16 +92,28 @@ class _Version(msgspec.Struct):
     version: int
 
 
+@dataclass(frozen=True, slots=True)
+class _OnDisk:
+    """A record as it was written or read last: its file's content, and its folder. `look`: how the
+    file looked when the content was seen in it last; empty: not yet."""
+
+    record: SpawnRecord
+    content: bytes
+    folder: str | None
+    look: tuple[int, ...] = ()
+
+
 class Records:
     """The folder of records."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._on_disk: dict[Nonce, _OnDisk] = {}
 
     def open(self) -> None:
         """Before the first write: make the folder, drop what a crash left half written."""
-        self._make_folder()
-        for partial in self._folder.glob("*.partial"):
+        make_folder(self._folder, mode=0o700)
+        for partial in self._folder.glob(f"*{PARTIAL}"):
             with contextlib.suppress(OSError):
                 partial.unlink()
 
@@ -115,28 +131,39 @@ class Records:
 
         Raises Transient: "cannot write its record: <cause>; <what to do>".
         """
-        path = self._path(record.nonce)
-        partial = path.with_suffix(".partial")
+        path = self.path(record.nonce)
         try:
-            self._make_folder()
-            record = msgspec.structs.replace(record, folder=self.identity())
-            file = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-            with os.fdopen(file, "wb") as stream:
-                stream.write(msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
-                stream.flush()
-                os.fsync(stream.fileno())
-            partial.replace(path)
-            self._sync_folder()
+            make_folder(self._folder, mode=0o700)
+            folder = self.identity()
+            here = msgspec.structs.replace(record, folder=folder)
+            content = msgspec.json.format(msgspec.json.encode(here), indent=1) + b"\n"
+            replace_file(path, content)
+            self._on_disk[record.nonce] = _OnDisk(record, content, folder)
         except OSError as exc:
-            with contextlib.suppress(OSError):
-                partial.unlink()
             raise Transient(
                 f"cannot write its record: {cause_and_cure(exc, self._folder)}"
             ) from exc
 
+    def keep(self, record: SpawnRecord) -> str | None:
+        """Let the disk hold this record, whatever was done to its file; one call to the kernel
+        where nothing was.
+
+        Returns what was done to it, as a clause, if it had to be written anew for that. Raises
+        Transient, as `write` does.
+        """
+        before = self._on_disk.get(record.nonce)
+        harm = self._harm(before) if before is not None else None
+        if before is None or before.record != record or harm is not None:
+            self.write(record)
+        return harm
+
+    def path(self, nonce: Nonce) -> Path:
+        return self._folder / f"{nonce}.json"
+
     def remove(self, nonce: Nonce) -> str | None:
         """Returns why it cannot be, as a sentence; None: it is gone."""
-        path = self._path(nonce)
+        path = self.path(nonce)
+        self._on_disk.pop(nonce, None)
         try:
             path.unlink(missing_ok=True)
         except OSError as exc:
@@ -149,32 +176,53 @@ class Records:
         One of the latter is left where it is: what it speaks of may live.
         """
         records, problems = [], {}
+        folder = self.identity()
         for path in sorted(self._folder.glob("*.json")):
             try:
-                records.append(_decode(path))
+                look = _look(path.lstat())
+                content = read_regular(path)
+                records.append(record := _decode(path.stem, content))
+                self._on_disk[record.nonce] = _OnDisk(record, content, folder, look)
             except (OSError, msgspec.MsgspecError, ValueError) as exc:
                 problems[Nonce(path.stem)] = f"cannot read spawn record {path}: {exc}"
         return tuple(records), problems
 
-    def _make_folder(self) -> None:
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-
-    def _path(self, nonce: Nonce) -> Path:
-        return self._folder / f"{nonce}.json"
-
-    def _sync_folder(self) -> None:
-        folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    def _harm(self, before: _OnDisk) -> str | None:
+        """None: a touch, or a backup's link, did none."""
+        nonce = before.record.nonce
+        path = self.path(nonce)
         try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+            status = path.lstat()
+            if _look(status) == before.look:
+                return None
+            content = read_regular(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return "was gone"
+        except (OSError, ValueError) as exc:
+            return f"could not be read: {exc}"
+        if stat.S_IMODE(status.st_mode) != _MODE:
+            return f"had mode {stat.S_IMODE(status.st_mode):04o}"
+        if content != before.content:
+            return "was changed"
+        if self.identity() != before.folder:
+            return "lay in a copy of its folder"
+        self._on_disk[nonce] = replace(before, look=_look(status))
+        return None
+
+
+def _look(status: os.stat_result) -> tuple[int, ...]:
+    """Otherwise after whatever was done to a file, or to the folders that it lies in."""
+    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 def cause_and_cure(exc: OSError, folder: Path) -> str:
     """What a disk says, and what an operator has to do about it."""
     cause = (exc.strerror or str(exc)).lower()
-    cure = f"free some in {folder}" if exc.errno in _NO_ROOM else f"make {folder} writable"
-    return f"{cause}; {cure}"
+    if exc.errno in _NO_ROOM:
+        return f"{cause}; free some in {folder}"
+    if exc.errno in _IN_THE_WAY:
+        return f"{cause}; take away what stands in the way at {folder}"
+    return f"{cause}; make {folder} writable"
 
 
 def read_regular(path: Path) -> bytes:
@@ -190,12 +238,11 @@ def read_regular(path: Path) -> bytes:
         os.close(file)
 
 
-def _decode(path: Path) -> SpawnRecord:
-    content = read_regular(path)
+def _decode(name: str, content: bytes) -> SpawnRecord:
     version = msgspec.json.decode(content, type=_Version).version
     if version != VERSION:
         raise ValueError(f"it has version {version}, this agent knows {VERSION}")
     record = msgspec.json.decode(content, type=SpawnRecord)
-    if path.stem != record.nonce:
+    if name != record.nonce:
         raise ValueError(f"it speaks of the spawn {record.nonce}")
     return record

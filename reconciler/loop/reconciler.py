@@ -172,6 +172,7 @@ class Reconciler:
             gpus=gpus,
             seen=seen,
             doubts=self._backends.problems,
+            unkept=self._backends.custody.problems,
             over_budget=self._keeping.over_budget(),
             noticed=self._inquiries.noticed,
             memory=memory,
@@ -287,6 +288,8 @@ class Reconciler:
                 self._metrics.time_fetch(outcome.seconds)
         for ended in self._backends.take_ended_unseen():
             self._chronicle.ended_unseen(ended)
+        for rewritten in self._backends.custody.take_rewritten():
+            self._troubles.record_rewritten(rewritten)
         for news in self._keeping.news():
             self._chronicle.cache_changed(news)
         return bool(exits or outcomes)
@@ -351,7 +354,7 @@ class Reconciler:
             waits=made.notes,
             doubts=scene.doubts,
             over_budget=scene.over_budget,
-            history=(*self._archive.problems, *self._gpus.problems),
+            history=(*self._archive.problems, *self._gpus.problems, *scene.unkept),
         )
 
     def _show(self, made: Plan, understanding: Understanding, now: float) -> None:

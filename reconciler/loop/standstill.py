@@ -21,7 +21,7 @@ from reconciler.plan.observed import Observed, ObservedModel, ProcessPhase
 class Scene:
     """All that a plan and a report are made from, but for the books and the time.
 
-    `over_budget`: what there is to say of the cache's size.
+    `unkept`: of records. `over_budget`: what there is to say of the cache's size.
     `noticed`: newer pushes in the hub. `epoch`: what the clock's zero is on the wall; it moves
     when somebody sets the wall clock.
     """
@@ -31,6 +31,7 @@ class Scene:
     gpus: Gpus
     seen: Seen
     doubts: tuple[str, ...]
+    unkept: tuple[str, ...]
     over_budget: str | None
     noticed: Mapping[ModelName, Noticed]
     memory: Memory | None
@@ -45,8 +46,9 @@ class Scene:
             and self.gpus is before.gpus
             and self.memory is before.memory
             and self.seen == before.seen
-            and (self.doubts, self.over_budget, self.noticed, self.epoch, self.ending)
-            == (before.doubts, before.over_budget, before.noticed, before.epoch, before.ending)
+            and (self.doubts, self.unkept) == (before.doubts, before.unkept)
+            and (self.over_budget, self.noticed, self.epoch, self.ending)
+            == (before.over_budget, before.noticed, before.epoch, before.ending)
         )
 
 

@@ -1,7 +1,9 @@
-"""Tells of crash loops and of reversions as events, each once and not again at every tick."""
+"""Tells of crash loops, of reversions and of harmed records as events, each once and not again at
+every tick."""
 
 from collections.abc import Mapping
 
+from reconciler.apply.custody import RecordRewritten
 from reconciler.events import EventKind, Journal, Level
 from reconciler.loop.books import Books
 from reconciler.loop.reverts import Reversion
@@ -32,6 +34,15 @@ class Troubles:
         self._tell_loops(books)
         self._tell_reversions(reversions, told)
         self._tell_ended(reversions, given)
+
+    def record_rewritten(self, rewritten: RecordRewritten) -> None:
+        self._journal.record(
+            EventKind.RECORD_REWRITTEN,
+            rewritten.reason,
+            model=rewritten.model,
+            level=Level.WARNING,
+            pid=rewritten.pid,
+        )
 
     def _tell_loops(self, books: Books) -> None:
         before, self._loops = self._loops, set()

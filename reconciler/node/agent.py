@@ -73,7 +73,10 @@ async def run_agent(
             up = Up(url=_url(listener), node=node, board=board)
             folder.announce(up.url, words_of(settings))
             bind_contextvars(node=node)
-            async with assembled(settings, node, board, shutdown.hurry, clock) as parts:
+            assembly = assembled(
+                settings, node, board, shutdown.hurry, clock=clock, hold_folder=folder.hold
+            )
+            async with assembly as parts:
                 _tell_of_the_start(settings, parts.journal, up)
                 folder.remember_name(node)
                 if on_up:

@@ -11,6 +11,7 @@ from starlette.types import ASGIApp
 
 from reconciler.apply.backends import Backends
 from reconciler.apply.comparisons import Comparisons
+from reconciler.apply.custody import HoldFolder
 from reconciler.apply.effects import Effects
 from reconciler.apply.engine_watch import EngineWatch
 from reconciler.apply.gpu_numbers import FILE as GPU_NUMBERS
@@ -97,11 +98,17 @@ class Parts:
 
 @asynccontextmanager
 async def assembled(
-    settings: Settings, node: NodeName, board: Board, hurry: Hurry, clock: Clock | None = None
+    settings: Settings,
+    node: NodeName,
+    board: Board,
+    hurry: Hurry,
+    *,
+    clock: Clock | None = None,
+    hold_folder: HoldFolder = lambda: None,
 ) -> AsyncIterator[Parts]:
     """One agent's parts, opened; closed when the block is left. Raises Rejected.
 
-    `clock`: None: the system's.
+    `clock`: None: the system's. `hold_folder`: of the data folder.
     """
     wakeup, closed = asyncio.Event(), asyncio.Event()
     clock = clock or SystemClock()
@@ -140,7 +147,9 @@ async def assembled(
     metrics.show_cache(lambda: cache.used_bytes, lambda: cache.keeper.budget_bytes)
     async with watch.asking(), AsyncExitStack() as stack:
         # First: what an earlier agent left is asked whether it serves, while the rest is made.
-        backends = await stack.enter_async_context(_backends(settings, node, clock, wakeup))
+        backends = await stack.enter_async_context(
+            _backends(settings, node, clock, wakeup, hold_folder)
+        )
         engines = _engines(settings)
         looking = EngineWatch(_discovery(settings), engines, wake=wakeup.set).looking()
         await stack.enter_async_context(looking)
@@ -327,7 +336,11 @@ def _engines(settings: Settings) -> Engines:
 
 @asynccontextmanager
 async def _backends(
-    settings: Settings, node: NodeName, clock: Clock, wakeup: asyncio.Event
+    settings: Settings,
+    node: NodeName,
+    clock: Clock,
+    wakeup: asyncio.Event,
+    hold_folder: HoldFolder,
 ) -> AsyncIterator[Backends]:
     backends = Backends(
         data_dir=settings.data_dir,
@@ -336,6 +349,7 @@ async def _backends(
         wake=wakeup.set,
         ports=settings.ports,
         log_max_bytes=settings.log_max_bytes,
+        hold_folder=hold_folder,
     )
     await backends.open()
     try:

@@ -195,7 +195,7 @@ async def test_a_death_is_told_though_its_record_cannot_be_removed(world: World)
     assert world.backends.live() == ()
     (problem,) = world.backends.problems
     assert problem.startswith(f"cannot remove spawn record {record}: ")
-    assert problem.endswith(f"; make {record.parent} writable")
+    assert problem.endswith(f"; take away what stands in the way at {record.parent}")
 
 
 async def test_a_record_that_could_not_be_removed_is_removed_later(world: World) -> None:

@@ -287,7 +287,7 @@ async def test_strangers_of_the_same_name_survive_every_stop(
 
 async def test_a_record_that_was_half_written_is_dropped(world: World) -> None:
     dead = await dead_agent(world)
-    partial = dead.record.with_suffix(".partial")
+    partial = dead.record.with_suffix(".json.partial")
     partial.write_text("{")
 
     await dead.next_agent()

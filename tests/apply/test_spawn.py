@@ -12,9 +12,7 @@ from reconciler.errors import Bug, Rejected, Transient
 from reconciler.observe.processes import environment_value, read_process
 from reconciler.plan.desired import SecretRef
 from reconciler.plan.ids import ModelName
-from tests.apply.world import KEY, PORTS, SPEC, World, instance
-
-SLEEP = ("sleep", "3600")
+from tests.apply.world import KEY, PORTS, SLEEP, SPEC, World, instance
 
 
 def open_files(pid: int) -> dict[int, str]:
@@ -91,7 +89,7 @@ async def test_a_record_that_cannot_be_written_starts_nothing(world: World) -> N
     folder.rmdir()
     folder.write_text("somebody's file")
 
-    said = f"cannot start x: cannot write its record: .*; make {folder} writable"
+    said = f"cannot start x: cannot write .*; take away what stands in the way at {folder}"
     with pytest.raises(Transient, match=said):
         await world.spawn(argv=SLEEP)
 

@@ -19,6 +19,7 @@ MARK = "XGEN_TEST_MARK"
 """In the environment of whatever a test starts: not the nonce, so that a fault there is seen."""
 STAND_IN = Path(__file__).parents[1] / "stand_in_backend.py"
 KEY = "key-of-the-backend"
+SLEEP = ("sleep", "3600")
 PORTS = range(20_000 + os.getpid() % 100 * 100, 20_000 + os.getpid() % 100 * 100 + 100)
 
 
@@ -65,6 +66,7 @@ class World:
     """`sessions`: of all leaders that this test started, beside the mark in the environment.
 
     `plays_init`: orphans of a dead agent come to the test process, as a subreaper, not to pid 1.
+    `not_held`: why the data folder is not this agent's any more.
     """
 
     data_dir: Path
@@ -75,6 +77,7 @@ class World:
     exits: list[BackendExited] = field(default_factory=list)
     woken: int = 0
     plays_init: bool = False
+    not_held: str | None = None
 
     def __post_init__(self) -> None:
         self.backends = self.make_backends()
@@ -87,6 +90,7 @@ class World:
             wake=self._wake,
             ports=PORTS,
             log_max_bytes=self.log_max_bytes,
+            hold_folder=lambda: self.not_held,
         )
 
     def launch(

@@ -29,6 +29,7 @@ def scene(*, suspend: bool = False, seen: Seen = NOTHING) -> Scene:
         gpus=Gpus(),
         seen=seen,
         doubts=(),
+        unkept=(),
         over_budget=None,
         noticed={},
         memory=None,

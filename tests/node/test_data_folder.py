@@ -1,5 +1,7 @@
 """The data folder: one owner, one node, one version."""
 
+import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -91,3 +93,114 @@ def test_a_name_that_was_never_run_is_not_remembered(tmp_path: Path) -> None:
 def test_refuses_what_is_no_name_of_a_node(tmp_path: Path, name: str) -> None:
     with DataFolder(tmp_path) as folder, pytest.raises(Rejected, match="--node NAME"):
         folder.settle_name(NodeName(name), host="box", rename_from=None)
+
+
+def test_what_is_removed_of_a_running_agents_folder_is_there_again(tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    with DataFolder(path) as folder:
+        folder.remember_name(A)
+        folder.announce("http://127.0.0.1:8000", {})
+        before = contents(path)
+        assert folder.hold() is None
+
+        (path / "agent.json").unlink()
+        assert folder.hold() is None
+        assert contents(path) == before
+
+        shutil.rmtree(path)
+        assert folder.hold() is None
+        assert contents(path) == before
+        with pytest.raises(Rejected, match="another agent"), DataFolder(path):
+            pass
+    assert agent_url(path) is None
+    with DataFolder(path):
+        pass
+
+
+def test_a_folder_that_was_moved_away_is_nobody_elses_while_its_agent_runs(tmp_path: Path) -> None:
+    """Its records are of processes that live."""
+    path, away = tmp_path / "data", tmp_path / "away"
+    with DataFolder(path) as folder:
+        path.rename(away)
+        assert folder.hold() is None
+        for each in (path, away):
+            with pytest.raises(Rejected, match="another agent"), DataFolder(each):
+                pass
+
+
+def test_another_agents_folder_in_its_place_is_left_alone(tmp_path: Path) -> None:
+    path, away, other = tmp_path / "data", tmp_path / "away", tmp_path / "other"
+    with DataFolder(path) as folder, DataFolder(other) as of_other:
+        folder.announce("http://127.0.0.1:8000", {})
+        of_other.announce("http://127.0.0.1:9000", {})
+        path.rename(away)
+        other.rename(path)
+        before = contents(path)
+
+        said = folder.hold()
+
+        assert said == (
+            f"data folder {path} was replaced: another agent (pid {os.getpid()}) owns what is "
+            "there; put the old one back, or end this agent; until then nothing is started or "
+            "written"
+        )
+        assert contents(path) == before
+        path.rename(other)
+        away.rename(path)
+        assert folder.hold() is None
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("node.json", '{"node": "node-b"}', "what is there belongs to node node-b"),
+        ("version", "2\n", "what is there has version '2', this release reads version 1"),
+    ],
+)
+def test_a_folder_of_another_node_or_release_in_its_place_is_left_alone(
+    tmp_path: Path, name: str, content: str, said: str
+) -> None:
+    path = tmp_path / "data"
+    with DataFolder(path) as folder:
+        folder.remember_name(A)
+        path.rename(tmp_path / "away")
+        path.mkdir()
+        (path / name).write_text(content)
+
+        assert f"was replaced: {said}; " in (folder.hold() or "")
+
+        assert [each.name for each in path.iterdir()] == [name]
+
+
+def test_a_backup_in_its_place_becomes_the_agents_own(tmp_path: Path) -> None:
+    path, backup = tmp_path / "data", tmp_path / "backup"
+    with DataFolder(path) as folder:
+        folder.remember_name(A)
+        folder.announce("http://127.0.0.1:7000", {})
+        shutil.copytree(path, backup)
+        folder.announce("http://127.0.0.1:8000", {})
+        shutil.rmtree(path)
+        backup.rename(path)
+
+        assert folder.hold() is None
+
+        assert agent_url(path) == "http://127.0.0.1:8000"
+        with pytest.raises(Rejected, match="another agent"), DataFolder(path):
+            pass
+
+
+def test_a_folder_that_cannot_be_used_is_told_until_it_can(tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    with DataFolder(path) as folder:
+        path.rename(tmp_path / "away")
+        path.write_text("a file in its place")
+        said = folder.hold() or ""
+        assert said.startswith(f"cannot use data folder {path}: ")
+        assert said.endswith("; what changes now would not be known to the next agent")
+
+        path.unlink()
+        assert folder.hold() is None
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {each.name: each.read_bytes() for each in folder.iterdir()}
