@@ -25,8 +25,9 @@ class GitSource:
     """Reads `address`. `folder`: for git's scratch, ours alone.
 
     `interval_seconds`: between two looks, give or take a tenth, so that many nodes do not ask at
-    the same moment; doubled up to five minutes while the repository cannot be reached. `now`:
-    RFC 3339, for people: when it was reached last.
+    the same moment; doubled up to five minutes while the repository cannot be reached.
+    `patience_seconds`: after which a first look that goes on is told of. `now`: RFC 3339, for
+    people: when it was reached last.
     """
 
     def __init__(
@@ -36,8 +37,11 @@ class GitSource:
         folder: Path,
         *,
         interval_seconds: float = 30.0,
+        patience_seconds: float = 3.0,
         now: Callable[[], str],
     ) -> None:
+        self._shown = address.shown
+        self._patience_seconds = patience_seconds
         self._reader = GitReader(address, access, folder)
         self._interval_seconds = interval_seconds
         self._now = now
@@ -74,11 +78,16 @@ class GitSource:
     async def snapshots(self) -> AsyncGenerator[Snapshot, None]:
         """The state now, then each different one. Close it (`aclosing`) to end every git."""
         shown: Snapshot | None = None
+        reading: asyncio.Task[Snapshot] | None = None
         try:
             while True:
                 self._hint.clear()
                 asked, self._asked = self._asked, []
-                snapshot = await self.read()
+                reading = asyncio.create_task(self.read(), name="read git")
+                await asyncio.wait([reading], timeout=self._patience_seconds)
+                if shown is None and not reading.done():
+                    yield (shown := self._silent())
+                snapshot = await reading
                 if snapshot != shown:
                     shown = snapshot
                     yield snapshot
@@ -89,6 +98,14 @@ class GitSource:
                         await self._hint.wait()
         finally:
             self._reader.close()
+            if reading is not None:
+                reading.cancel()
+                await asyncio.wait([reading])
+
+    def _silent(self) -> Snapshot:
+        """Of the start: with it the last good version is in force, and is not waited for."""
+        error = f"cannot read {self._shown}: it has not answered yet since the agent started"
+        return Snapshot(location=self._shown, revision="", error=error)
 
     def pause_seconds(self) -> float:
         """Until the next look, by chance within a tenth."""

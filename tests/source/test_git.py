@@ -5,6 +5,7 @@ import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
+from shutil import which
 
 import pytest
 
@@ -121,3 +122,46 @@ async def test_does_not_wait_longer_for_a_push_that_mends_a_ref(
     for _ in range(5):
         await source.read()
     assert source.pause_seconds() <= 44
+
+
+async def test_says_soon_that_a_host_is_silent_and_goes_on_asking(
+    repository: Repository, tmp_path: Path
+) -> None:
+    """Until something is said, the last good version is not in force after a start."""
+    repository.push({"m/a.yaml": "1"})
+    hangs, git = tmp_path / "hangs", tmp_path / "bin" / "git"
+    hangs.touch()
+    git.parent.mkdir()
+    git.write_text(f'#!/bin/sh\ntest ! -e {hangs} || exec sleep 600\nexec {which("git")} "$@"\n')
+    git.chmod(0o755)
+    source = GitSource(
+        parse_address(repository.url("ref=main&path=m")),
+        GitAccess(search_path=f"{git.parent}:{os.environ['PATH']}", timeout_seconds=2),
+        tmp_path / "scratch",
+        interval_seconds=0.05,
+        patience_seconds=0.05,
+        now=lambda: "now",
+    )
+    async with reading(source) as snapshots:
+        assert "it has not answered yet" in str((await anext(snapshots)).error)
+        assert "git ls-remote took longer than 2 s" in str((await anext(snapshots)).error)
+        hangs.unlink()
+        assert texts(await anext(snapshots)) == ["1"]
+
+
+async def test_ends_at_once_while_a_host_is_silent(repository: Repository, tmp_path: Path) -> None:
+    git = tmp_path / "bin" / "git"
+    git.parent.mkdir()
+    git.write_text("#!/bin/sh\nexec sleep 600\n")
+    git.chmod(0o755)
+    source = GitSource(
+        parse_address(repository.url()),
+        GitAccess(search_path=f"{git.parent}:{os.environ['PATH']}", timeout_seconds=600),
+        tmp_path / "scratch",
+        patience_seconds=0.05,
+        now=lambda: "now",
+    )
+    async with reading(source) as snapshots:
+        await anext(snapshots)
+    left = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    assert left == []
