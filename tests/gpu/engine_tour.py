@@ -16,6 +16,7 @@ from tests.engines.tiny_models import write_llama
 from tests.gpu.ledger import Ledger, NotChecked, Told
 from tests.gpu.machine import Machine, family, identity_of, look
 from tests.model_files import gemma
+from tests.waiting import wait_for
 
 _MIB = 2**20
 _SHARE = 0.3
@@ -108,7 +109,10 @@ class Tour:
         self._write(self._model("one"))
         self._agent.start()
         self._agent.wait_up()
-        built_for = [each["id"] for each in self._agent.self_view()["engines"]]
+        engines = wait_for(
+            lambda: self._agent.self_view()["engines"], what="versions of the engines", seconds=60
+        )
+        built_for = [each["id"] for each in engines]
         if not any(name.endswith(_ON_GPU) for name in built_for):
             raise NotChecked(f"the engine here is no build for a GPU ({', '.join(built_for)})")
         entry = self._loaded("one")
