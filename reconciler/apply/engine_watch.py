@@ -6,7 +6,7 @@ started serves already.
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, suppress
 
 import structlog
@@ -15,8 +15,8 @@ from reconciler.apply.beside import beside
 from reconciler.apply.daemon_thread import in_daemon_thread
 from reconciler.apply.within import within
 from reconciler.backend.asking import GivenUp, until
-from reconciler.backend.discovery import Discovery
 from reconciler.backend.engines import Engines
+from reconciler.backend.inventory import Inventory
 
 _log = structlog.get_logger("xgen.engines")
 
@@ -28,20 +28,23 @@ END_SECONDS = 10.0
 
 
 class EngineWatch:
-    """`wake`: called when something is new. `pause_seconds`: between looks."""
+    """`look`: at all engines; it blocks. `wake`: called when something is new. `pause_seconds`:
+    between looks. `first`: awaited before the first one, which takes a core for a while."""
 
     def __init__(
         self,
-        discovery: Discovery,
+        look: Callable[[], Inventory],
         engines: Engines,
         *,
         wake: Callable[[], None],
         pause_seconds: float = PAUSE_SECONDS,
+        first: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        self._discovery = discovery
+        self._ask = look
         self._engines = engines
         self._wake = wake
         self._pause_seconds = pause_seconds
+        self._first = first
         self._closing = asyncio.Event()
         self._given_up = threading.Event()
 
@@ -54,7 +57,9 @@ class EngineWatch:
         self._given_up.set()
 
     async def _run(self) -> None:
-        ended = False
+        if self._first is not None:
+            await self._first()
+        ended = self._closing.is_set()
         while not ended:
             before = self._engines.inventory
             try:
@@ -67,4 +72,4 @@ class EngineWatch:
 
     def _look(self) -> None:
         with suppress(GivenUp), until(self._given_up):
-            self._engines.take_up(self._discovery.look())
+            self._engines.take_up(self._ask())

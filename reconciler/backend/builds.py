@@ -98,8 +98,6 @@ _ASKS: Mapping[str, Callable[[str | None, str, float], Asked]] = {
     **dict.fromkeys(LLAMA_SERVER_IDS, ask_llama_server),
     LLAMA_CPP_PYTHON: ask_llama_cpp_python,
 }
-NAMEABLE = tuple(_ASKS)
-"""Backends of which an operator may name builds."""
 
 
 def _named(engine: NamedEngine, search_path: str, seconds: float) -> Finder:

@@ -1,40 +1,17 @@
 """The one door to the engines: can this model run here, and how is it started."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from secrets import token_urlsafe
+from typing import TYPE_CHECKING
 
-from reconciler.backend import (
-    llama_cpp_python,
-    llama_cpp_python_memory,
-    llama_memory,
-    llama_options,
-    llama_server,
-    vllm,
-    vllm_memory,
-    vllm_options,
-    xllamacpp,
-)
 from reconciler.backend.choice import Choice, Refusal, choose
 from reconciler.backend.contents import Contents
-from reconciler.backend.inventory import (
-    LLAMA_CPP_PYTHON,
-    LLAMA_SERVER_CPU,
-    LLAMA_SERVER_CUDA,
-    LLAMA_SERVER_ROCM,
-    LLAMA_SERVER_VULKAN,
-    VLLM_CPU,
-    VLLM_CUDA,
-    VLLM_ROCM,
-    XLLAMACPP,
-    Build,
-    Inventory,
-)
+from reconciler.backend.inventory import VLLM_CPU, VLLM_CUDA, VLLM_ROCM, Build, Inventory
 from reconciler.backend.launch import Launch
 from reconciler.backend.loading import Loading
 from reconciler.backend.model_info import ModelInfo
 from reconciler.backend.offer import Offer
-from reconciler.backend.options import Options
 from reconciler.backend.policy import need_permission
 from reconciler.backend.site import Site
 from reconciler.errors import Bug, Rejected, Transient
@@ -46,54 +23,10 @@ from reconciler.plan.memory import Needs
 from reconciler.plan.observed import FilesCached
 from reconciler.plan.repository import SCHEME, gguf_is_meant, parse_repository
 
+if TYPE_CHECKING:
+    from reconciler.backend.adapters import Adapter
+
 _KEY_BYTES = 24
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Adapter:
-    """What an engine's module offers. `need_fit`: whether the files are of the model's type;
-    `check`: whether it can be told what the manifest says. Both raise Rejected. `needs`: of memory.
-    """
-
-    need_fit: Callable[[ModelSpec, str, ModelInfo], None]
-    check: Callable[[ModelSpec, str, ModelInfo, Build, Sequence[Gpu]], Options]
-    needs: Callable[[Loading], Needs]
-    launch: Callable[[DesiredModel, FilesCached, Build, ModelInfo, Site], Launch]
-
-
-_VLLM = _Adapter(
-    need_fit=vllm_options.need_fit,
-    check=vllm.check,
-    needs=vllm_memory.needs,
-    launch=vllm.launch,
-)
-_LLAMA_SERVER = _Adapter(
-    need_fit=llama_options.need_fit,
-    check=llama_server.check,
-    needs=llama_memory.needs,
-    launch=llama_server.launch,
-)
-_ADAPTERS: Mapping[str, _Adapter] = {
-    LLAMA_SERVER_CUDA: _LLAMA_SERVER,
-    LLAMA_SERVER_ROCM: _LLAMA_SERVER,
-    LLAMA_SERVER_VULKAN: _LLAMA_SERVER,
-    LLAMA_SERVER_CPU: _LLAMA_SERVER,
-    XLLAMACPP: _Adapter(
-        need_fit=llama_options.need_fit,
-        check=xllamacpp.check,
-        needs=llama_memory.needs,
-        launch=xllamacpp.launch,
-    ),
-    LLAMA_CPP_PYTHON: _Adapter(
-        need_fit=llama_cpp_python.need_fit,
-        check=llama_cpp_python.check,
-        needs=llama_cpp_python_memory.needs,
-        launch=llama_cpp_python.launch,
-    ),
-    VLLM_CUDA: _VLLM,
-    VLLM_ROCM: _VLLM,
-    VLLM_CPU: _VLLM,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,8 +186,12 @@ class Engines:
         )
 
 
-def _adapter(build: Build) -> _Adapter:
-    adapter = _ADAPTERS.get(build.id)
+def _adapter(build: Build) -> "Adapter":
+    # Here: they are most of this package, and wait for engines that are known. What an earlier
+    # agent has started serves before.
+    from reconciler.backend.adapters import ADAPTERS
+
+    adapter = ADAPTERS.get(build.id)
     if adapter is None:
         raise Bug(f"cannot start {build.id}: no adapter knows it")
     return adapter

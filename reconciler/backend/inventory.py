@@ -26,6 +26,8 @@ BACKENDS = (
     LLAMA_CPP_PYTHON,
 )
 """All ids of design §8."""
+NAMEABLE = tuple(id for id in BACKENDS if id != XLLAMACPP)
+"""Backends of which an operator may name builds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

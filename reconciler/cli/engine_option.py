@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from reconciler.backend.builds import NAMEABLE
-from reconciler.backend.inventory import BACKENDS, XLLAMACPP, NamedEngine
+from reconciler.backend.inventory import BACKENDS, NAMEABLE, XLLAMACPP, NamedEngine
 
 _FORM = "NAME=ID:PATH"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")

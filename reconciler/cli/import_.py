@@ -13,7 +13,7 @@ from reconciler.cli.options import DataDir, data_dir, hub_settings
 from reconciler.cli.output import Output, OutputOption, print_json
 from reconciler.hub.huggingface import Imported
 from reconciler.jobs.job import Ask
-from reconciler.node.imports import HubImports
+from reconciler.node.import_work import HubImports
 from reconciler.plan.desired import Format
 from reconciler.plan.repository import parse_repository
 

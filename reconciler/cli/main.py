@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from reconciler import __version__
+from reconciler.cli.bare_imports import import_structlog
 from reconciler.cli.exits import ExitCode, UsageError
 from reconciler.cli.stdout import WatchedStdout
 from reconciler.errors import XgenError
@@ -87,6 +88,8 @@ def make_app(words: Sequence[str]) -> typer.Typer:
 
 def _load(name: str) -> Callable[..., object] | typer.Typer:
     command: Callable[..., object] | typer.Typer
+    if name == "run":
+        import_structlog()
     command = getattr(import_module(f"reconciler.cli.{name}"), name)
     return command
 

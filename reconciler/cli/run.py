@@ -11,6 +11,7 @@ import typer
 
 from reconciler import log
 from reconciler.cli.allowed import AllowedFiles, AllowedFlags, AllowedVariables, permissions
+from reconciler.cli.bare_imports import import_aiohttp
 from reconciler.cli.engine_option import EngineOption, named_engines
 from reconciler.cli.garbage import collect_nothing_yet
 from reconciler.cli.git_option import (
@@ -265,6 +266,7 @@ def run(
         console = log.is_console(log_format, sys.stderr)
         become_supervisor(console=console, level=log_level, on_exit=on_exit)
     collect_nothing_yet()
+    import_aiohttp()
     # Here, since a supervisor needs nothing of the agent, and is to be there soon.
     from reconciler.cli.agent_process import run_until_signalled
 

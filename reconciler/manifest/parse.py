@@ -22,7 +22,10 @@ from reconciler.plan.ids import Place
 
 MAX_BYTES = 1024 * 1024
 MAX_PROBLEMS = 100
-_UNPRINTABLE = re.compile(r"[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_UNPRINTABLE = re.compile(
+    r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufffe\uffff]"
+)
+"""All but YAML's printable characters. The few, not the many: so it is ready ten times as soon."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

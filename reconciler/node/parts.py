@@ -2,10 +2,10 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 
 from starlette.types import ASGIApp
 
@@ -24,7 +24,6 @@ from reconciler.apply.log_reader import Logs
 from reconciler.apply.mendings import Mendings
 from reconciler.apply.pushes import Pushes
 from reconciler.apply.stop import Hurry, Stopper
-from reconciler.backend.builds import discovery
 from reconciler.backend.discovery import Discovery
 from reconciler.backend.engines import Engines
 from reconciler.backend.inventory import Inventory
@@ -76,6 +75,9 @@ from reconciler.proxy.management import Management
 from reconciler.settings import Settings
 from reconciler.source.last_good import LastGood
 from reconciler.source.manifest_source import ManifestSource
+
+_LOOKS_FOR_ANSWERS = 20
+_LOOK_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +153,12 @@ async def assembled(
             _backends(settings, node, clock, wakeup, hold_folder)
         )
         engines = _engines(settings)
-        looking = EngineWatch(_discovery(settings), engines, wake=wakeup.set).looking()
+        looking = EngineWatch(
+            _look_at_engines(settings),
+            engines,
+            wake=wakeup.set,
+            first=partial(_answers_are_there, backends),
+        ).looking()
         await stack.enter_async_context(looking)
         await asyncio.to_thread(imports.open)
         stack.push_async_callback(asyncio.to_thread, imports.close)
@@ -313,15 +320,31 @@ def _writer(settings: Settings) -> WritableHub | None:
     return make_writer(settings.hub, location) if location else None
 
 
-def _discovery(settings: Settings) -> Discovery:
-    return discovery(
-        llama_server=settings.llama_server,
-        vllm=settings.vllm,
-        llama_cpp_python=settings.llama_cpp_python,
-        search_path=settings.environment.get("PATH", ""),
-        python=sys.executable,
-        engines=settings.engines,
-    )
+def _look_at_engines(settings: Settings) -> Callable[[], Inventory]:
+    @cache
+    def found() -> Discovery:
+        # Here, in the thread that asks: it is some thirty modules, and what an earlier agent has
+        # started serves before.
+        from reconciler.backend.builds import discovery
+
+        return discovery(
+            llama_server=settings.llama_server,
+            vllm=settings.vllm,
+            llama_cpp_python=settings.llama_cpp_python,
+            search_path=settings.environment.get("PATH", ""),
+            python=sys.executable,
+            engines=settings.engines,
+        )
+
+    return lambda: found().look()
+
+
+async def _answers_are_there(backends: Backends) -> None:
+    """Of all that an earlier agent has left; or they take their time."""
+    for _ in range(_LOOKS_FOR_ANSWERS):
+        if all(view.loaded_at is not None for view in backends.live()):
+            return
+        await asyncio.sleep(_LOOK_SECONDS)
 
 
 def _engines(settings: Settings) -> Engines:

@@ -6,7 +6,6 @@ from pathlib import Path
 from reconciler.loop.clock import Clock
 from reconciler.settings import Settings
 from reconciler.source.directory import DirectorySource
-from reconciler.source.git import GitSource
 from reconciler.source.git_access import check_access
 from reconciler.source.git_address import is_address, parse_address
 from reconciler.source.manifest_source import ManifestSource
@@ -25,6 +24,9 @@ def make_source(
         )
     address = parse_address(settings.manifest)
     check_access(address, settings.git)
+    # Here: an agent whose manifest is a mounted folder starts without all that.
+    from reconciler.source.git import GitSource
+
     return GitSource(
         address,
         settings.git,

@@ -21,7 +21,7 @@ async def test_a_replaced_engine_is_taken_up_and_wakes_the_loop(tmp_path: Path) 
     first = engines.inventory
 
     async with EngineWatch(
-        watched.discovery, engines, wake=awake.set, pause_seconds=0.01
+        watched.discovery.look, engines, wake=awake.set, pause_seconds=0.01
     ).looking():
         watched.put("2")
         async with asyncio.timeout(30):
@@ -41,7 +41,7 @@ async def test_the_first_look_is_at_once(tmp_path: Path) -> None:
     assert not engines.inventory.known
 
     async with EngineWatch(
-        watched.discovery, engines, wake=awake.set, pause_seconds=3600
+        watched.discovery.look, engines, wake=awake.set, pause_seconds=3600
     ).looking():
         async with asyncio.timeout(30):
             await awake.wait()
@@ -57,7 +57,7 @@ async def test_what_stays_wakes_nobody(tmp_path: Path) -> None:
     first, looks = engines.inventory, watched.looks
 
     async with EngineWatch(
-        watched.discovery, engines, wake=awake.set, pause_seconds=0.001
+        watched.discovery.look, engines, wake=awake.set, pause_seconds=0.001
     ).looking():
         more = partial(wait_until, lambda: watched.looks >= looks + 5, what="five more looks")
         await asyncio.to_thread(more)
@@ -72,7 +72,7 @@ async def test_an_engine_that_does_not_answer_holds_up_no_end(tmp_path: Path) ->
     watched.put("1")
     engines = Engines(watched.discovery.look())
     first = engines.inventory
-    watch = EngineWatch(watched.discovery, engines, wake=lambda: None, pause_seconds=0.01)
+    watch = EngineWatch(watched.discovery.look, engines, wake=lambda: None, pause_seconds=0.01)
 
     async with watch.looking():
         hangs = executable(
