@@ -7,6 +7,8 @@ node.json    the node's name; another name needs `--rename-node OLD` (R2)
 agent.json   url, pid and settings of the running agent, for commands without `--server`
 """
 
+import contextlib
+import errno
 import json
 import os
 import threading
@@ -27,6 +29,7 @@ _log = structlog.get_logger("xgen.node")
 VERSION = 1
 _FOLDER_MODE = 0o750
 _LOCK, _NODE, _AGENT = "lock", "node.json", "agent.json"
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _NEEDED = "what changes now would not be known to the next agent"
 _UNTOUCHED = "put the old one back, or end this agent; until then nothing is started or written"
 ALL_NODES = "all"
@@ -98,9 +101,17 @@ class DataFolder:
         self._keep(_NODE, _json({"node": name}))
 
     def announce(self, url: str, settings: Mapping[str, object]) -> None:
-        """Record where this agent answers, and what it was told, for the command line."""
+        """Record where this agent answers, and what it was told, for the command line. Where the
+        disk is full, `hold` does so once it is not: what runs needs an agent meanwhile."""
         told = {"url": url, "pid": os.getpid(), "settings": dict(settings)}
-        self._keep(_AGENT, _json(told))
+        try:
+            self._keep(_AGENT, _json(told))
+        except OSError as exc:
+            if exc.errno not in _NO_ROOM:
+                raise
+            with contextlib.suppress(OSError):  # it tells of an agent before this one
+                (self.path / _AGENT).unlink()
+            _log.error("the agent's address is not on disk", url=url, error=str(exc))
 
     def hold(self) -> str | None:
         """Let the folder be this agent's still, while it runs: what somebody has removed of the
