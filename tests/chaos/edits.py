@@ -219,7 +219,7 @@ def _pick(world: World, rng: Random, *, holds_models: bool = False) -> str | Non
 def _pick_to_spoil(world: World, rng: Random) -> str | None:
     """One that the agent is known to have taken up as it stands."""
     file = _pick(world, rng)
-    if file is None or world.desired.spoilt or world.disk.full or not world.answers:
+    if file is None or world.desired.spoilt or world.disk.was_full or not world.answers:
         return None
     world.wait_up()
     world.wait_taken_up()

@@ -24,6 +24,8 @@ def kill_agent(world: World, _rng: Random) -> str | None:
     """Below a supervisor not so often that this pauses for long."""
     if world.agent_pid is None or world.crashes == _MOST_CRASHES:
         return None
+    if world.supervised and world.disk.was_full:
+        return None
     if world.supervised:
         if not world.crashes:  # a first one that never was up ends its supervisor
             world.thaw(world.agent_pid)
@@ -36,9 +38,9 @@ def kill_agent(world: World, _rng: Random) -> str | None:
 
 def end_agent(world: World, _rng: Random) -> str | None:
     """As its service manager does; its backends end with it, unless it is to leave them. Its
-    supervisor may just be about to start it anew."""
+    supervisor may just be about to start it anew. On a full disk none comes up."""
     between_two = world.crashes and world.started_pid is not None and world.agent_pid is None
-    if not world.answers and not (between_two and not world.disk.was_full):
+    if world.disk.was_full or not (world.answers or between_two):
         return None
     if not world.leaves:
         world.touch_all()
@@ -50,7 +52,7 @@ def end_agent(world: World, _rng: Random) -> str | None:
 
 def kill_supervisor(world: World, rng: Random) -> str | None:
     """Alone, which the agent sees, or with its agent."""
-    if not world.supervised or not world.answers:
+    if not world.supervised or not world.answers or world.disk.was_full:
         return None
     if rng.random() < 0.5:
         ends.kill_both(world)
@@ -63,8 +65,7 @@ def kill_supervisor(world: World, rng: Random) -> str | None:
 
 
 def kill_ending_agent(world: World, rng: Random) -> str | None:
-    """One more comes after it, which ends its backends, unless they are to be left. It needs room
-    on the disk."""
+    """One more comes after it, which ends its backends, unless they are to be left."""
     if not world.supervised or not world.answers or world.disk.was_full:
         return None
     if not world.leaves:

@@ -143,7 +143,7 @@ class Run:
             if late is not _start:
                 self.say("rest", late(world, Random()))
         self.due.clear()
-        if world.started_pid is None:
+        if world.started_pid is None or (world.disk.was_full and not world.comes_up()):
             self.say("rest", world.start(Random(f"{self.seed}/{len(self.log)}")))
         world.wait_up()
         world.wait_taken_up()

@@ -136,6 +136,10 @@ class World:
         told += ["which leaves its backends at its end"] * self.leaves
         return ", ".join(told)
 
+    def comes_up(self) -> bool:
+        """Whether it does, and does not end for want of disk."""
+        return self.agent.comes_up(seconds=SLACK_SECONDS)
+
     def wait_up(self) -> None:
         self.agent.wait_up(seconds=SLACK_SECONDS)
 

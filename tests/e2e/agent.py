@@ -117,12 +117,16 @@ class Agent:
         ]
 
     def wait_up(self, *, seconds: float = 30.0) -> None:
+        assert self.comes_up(seconds=seconds), self.log
+
+    def comes_up(self, *, seconds: float = 30.0) -> bool:
+        """Whether it answers at last; else it has ended."""
         wait_until(
             lambda: self.exited is not None or self._answers(),
             what=f"agent up\n{self.recent_log}",
             seconds=seconds,
         )
-        assert self.exited is None, self.log
+        return self.exited is None
 
     @property
     def exited(self) -> int | None:
