@@ -36,7 +36,8 @@ class Settings:
     """One agent's settings. Times in seconds.
 
     `manifest`: a path, or the URL of a git repository, which `git` says how to reach.
-    `git_interval`: between two looks at it.
+    `git_interval`: between two looks at it. `git_webhook_secret_file`: what its host proves itself
+    with when it tells of a push; None: it may not.
     `poll_interval`: backs up file events, which some file systems never send (design §5).
     `cache_budget`: of the disk, for model files; None: all that is free, but for a headroom.
     `engines`: builds beside the default ones, for models that name them.
@@ -70,6 +71,7 @@ class Settings:
     poll_interval: float = 5.0
     git: GitAccess = PUBLIC
     git_interval: float = 30.0
+    git_webhook_secret_file: Path | None = None
     max_parallel_loads: int = 2
     ports: range = range(18000, 19000)
     log_max_bytes: int = 50 * 1024 * 1024

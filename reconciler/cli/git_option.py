@@ -71,6 +71,17 @@ GitTimeout = Annotated[
     ),
 ]
 
+GitWebhookSecretFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--git-webhook-secret-file",
+        envvar="XGEN_GIT_WEBHOOK_SECRET_FILE",
+        metavar="FILE",
+        help="The secret of a git host's webhook that posts to /api/management/pushed: the "
+        "manifest is then looked at once. Read at each use.",
+    ),
+]
+
 
 def git_access(
     manifest: str | None,

@@ -21,6 +21,7 @@ from reconciler.cli.git_option import (
     GitSshKey,
     GitTimeout,
     GitTokenFile,
+    GitWebhookSecretFile,
     git_access,
 )
 from reconciler.cli.node_name import check_default, node_name
@@ -140,6 +141,7 @@ def run(
         ),
     ] = 30.0,
     git_timeout: GitTimeout = 60.0,
+    git_webhook_secret_file: GitWebhookSecretFile = None,
     max_parallel_loads: Annotated[
         int,
         typer.Option(envvar="XGEN_MAX_PARALLEL_LOADS", min=1, help="Backends that load at a time."),
@@ -248,6 +250,7 @@ def run(
             timeout=git_timeout,
         ),
         git_interval=git_interval,
+        git_webhook_secret_file=git_webhook_secret_file,
         max_parallel_loads=max_parallel_loads,
         ports=port_range(ports),
         log_max_bytes=log_max_mib * 1024 * 1024,

@@ -60,7 +60,7 @@ from reconciler.node.import_report import ImportReport
 from reconciler.node.imports import Downloads, Importer, make_imports
 from reconciler.node.metered_store import MeteredStore
 from reconciler.node.offers import offer_of
-from reconciler.node.source import make_source
+from reconciler.node.source import make_push_hook, make_source
 from reconciler.node.tokens import TokenCount
 from reconciler.observe.devices.survey import survey
 from reconciler.observe.engine_pages import EnginePages
@@ -225,6 +225,7 @@ async def assembled(
                     journal=journal,
                     ending=closed,
                 ),
+                push_hook=make_push_hook(settings, source),
                 downloads=Downloads(imports, hub=bool(settings.hub.location)),
                 hub=hub_models,
                 bounds=_bounds(settings),

@@ -1,9 +1,12 @@
-"""Which source the settings name."""
+"""Which source the settings name, and who may tell that it has changed."""
 
+import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 
+from reconciler.errors import Transient
 from reconciler.loop.clock import Clock
+from reconciler.proxy.push_hook import PushHook
 from reconciler.settings import Settings
 from reconciler.source.directory import DirectorySource
 from reconciler.source.git_access import check_access
@@ -34,3 +37,25 @@ def make_source(
         interval_seconds=settings.git_interval,
         now=lambda: clock.wall(clock.monotonic()),
     )
+
+
+def make_push_hook(settings: Settings, source: ManifestSource) -> PushHook | None:
+    """None where no secret is agreed on."""
+    file = settings.git_webhook_secret_file
+    if file is None:
+        return None
+
+    async def secret() -> bytes:
+        return await asyncio.to_thread(_read_secret, file)
+
+    return PushHook(secret=secret, look=source.look_again)
+
+
+def _read_secret(file: Path) -> bytes:
+    try:
+        secret = file.read_bytes().strip()
+    except OSError as exc:
+        raise Transient(f"cannot read {file}: {exc.strerror}") from exc
+    if not secret:
+        raise Transient(f"cannot use {file}: it is empty")
+    return secret

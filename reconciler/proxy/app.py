@@ -26,6 +26,7 @@ from reconciler.proxy.management import Management
 from reconciler.proxy.metrics_page import AgentMetrics, BackendMetrics, EnginePages
 from reconciler.proxy.paths import Paths
 from reconciler.proxy.peeking import Peeking
+from reconciler.proxy.push_hook import Pushed, PushHook
 from reconciler.proxy.query import WithoutParameters
 from reconciler.proxy.spool import Spool
 from reconciler.proxy.storage import HubListing, StoredModels
@@ -42,6 +43,7 @@ def create_app(
     traffic: Traffic,
     metrics: Metrics,
     management: Management,
+    push_hook: PushHook | None = None,
     downloads: Jobs,
     hub: HubListing,
     pages: EnginePages,
@@ -81,6 +83,7 @@ def create_app(
             *_models(board, routes),
             *_status(board, traffic),
             *_management(management, routes, traffic),
+            Route("/api/management/pushed", _plain(POST=Pushed(push_hook))),
             *_downloads(downloads, routes),
             Route("/api/storage/models", _plain(GET=StoredModels(hub, routes))),
             Route("/metrics", _Only(GET=AgentMetrics(metrics, board, traffic, turns))),

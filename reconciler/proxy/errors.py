@@ -207,6 +207,23 @@ def sent_for_somebody_else(header: str) -> Problem:
     return Problem(status=403, code="not_on_this_host", message=message)
 
 
+def no_push_hook() -> Problem:
+    message = "cannot take word of a push: the agent has no --git-webhook-secret-file"
+    return Problem(status=403, code="no_push_hook", message=message)
+
+
+def push_hook_broken(cause: str) -> Problem:
+    return Problem(status=503, code="push_hook_broken", message=cause)
+
+
+def not_authentic() -> Problem:
+    message = (
+        "cannot take word of a push: neither X-Hub-Signature-256, X-Gitea-Signature nor "
+        "X-Gitlab-Token fits the secret that the agent has"
+    )
+    return Problem(status=403, code="not_authentic", message=message)
+
+
 def too_many_followers(most: int) -> Problem:
     message = f"cannot follow: {most} others follow events or logs already"
     return Problem(

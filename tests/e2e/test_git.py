@@ -109,6 +109,31 @@ def test_reconcile_looks_at_once(agent: Agent, repository: Repository) -> None:
     wait_revision(agent, applied=commit)
 
 
+def test_a_webhook_looks_at_once_if_it_knows_the_secret(
+    agent: Agent, repository: Repository, tmp_path: Path
+) -> None:
+    secret = tmp_path / "secret"
+    agent.args += ["--git-webhook-secret-file", str(secret)]
+    start(agent, repository, interval=NEVER)
+    agent.wait_state("a", "loaded")
+    seen = agent.self_view()["revision"]
+    commit = repository.push({"prod/models.yaml": manifest(model("a"), model("b"))})
+    body = {"ref": "refs/heads/main"}
+    path = "/api/management/pushed"
+    token = {"X-Gitlab-Token": "s3cr3t"}
+    assert agent.post(path, body, **token).status_code == 503
+    secret.write_text("")
+    assert agent.post(path, body, **{"X-Gitlab-Token": ""}).status_code == 503
+    secret.write_text("s3cr3t\n")
+    for wrong in ({}, {"X-Gitlab-Token": "s3cr3"}, {"X-Hub-Signature-256": f"sha256={'0' * 64}"}):
+        assert agent.post(path, body, **wrong).status_code == 403
+    assert agent.self_view()["revision"] == seen
+    # As it comes through a proxy in front of the agent.
+    answer = agent.post(path, body, **token, **{"X-Forwarded-For": "192.0.2.1"})
+    assert (answer.status_code, answer.json()) == (202, {"api": 1, "looking": True})
+    wait_revision(agent, applied=commit)
+
+
 def test_nothing_that_happens_to_the_repository_stops_a_model(
     agent: Agent, repository: Repository
 ) -> None:
