@@ -1,6 +1,5 @@
 """What a record keeps of a start, and what the next agent takes a backend over by (R9)."""
 
-import hashlib
 from pathlib import Path
 
 import msgspec
@@ -11,14 +10,11 @@ from reconciler.apply.kin import Kin
 from reconciler.apply.records import NOTHING, SpawnRecord
 from reconciler.backend.inventory import Build
 from reconciler.backend.launch import Counters, Launch, Probe
-from reconciler.masking import MASK
 from reconciler.observe.processes import Process, age_seconds
 from reconciler.plan.checks import Check
 from reconciler.plan.ids import Instance
 from reconciler.plan.observed import Adoption, Leftover
 from reconciler.plan.spec_hash import VERSION, spec_hash
-
-_HEX_DIGITS = 16
 
 
 class _Kept(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,15 +44,6 @@ def keep(launch: Launch) -> msgspec.Raw:
     if launch.build is not None:
         del kept["build"]["flags"]
     return msgspec.Raw(msgspec.json.encode(kept))
-
-
-def launch_hash(launch: Launch) -> str:
-    """Of the command, but for its port and its key, and of the variables' names."""
-    argv = [argument.replace(str(launch.port), MASK) for argument in launch.argv]
-    if launch.api_key:
-        argv = [argument.replace(launch.api_key, MASK) for argument in argv]
-    told = msgspec.json.encode([launch.backend, argv, sorted(launch.env)])
-    return hashlib.sha256(told).hexdigest()[:_HEX_DIGITS]
 
 
 def adopt(kin: Kin, now: float) -> BackendView | Leftover:
@@ -107,6 +94,7 @@ def adopt(kin: Kin, now: float) -> BackendView | Leftover:
         log_path=Path(record.log),
         stopping=False,
         adopted=Adoption(at=now, was_loaded=record.loaded),
+        launch_hash=record.launch_hash,
     )
 
 

@@ -30,6 +30,7 @@ class BackendView:
     what it still lacks to be loaded, or what holds up its end; empty while it serves. `adopted`:
     None: started by this agent. `counted`: by its engine, before this agent; None: not known.
     `failed_check`: why it may not serve; None: it has passed its checks, or not yet had them.
+    `launch_hash`: of an adopted one, as recorded; its `launch` is not whole.
     """
 
     model: ModelName
@@ -46,6 +47,7 @@ class BackendView:
     adopted: Adoption | None = None
     counted: Progress | None = None
     failed_check: str | None = None
+    launch_hash: str | None = None
 
     @property
     def was_loaded(self) -> bool:

@@ -37,8 +37,8 @@ class SpawnRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     could be made. `shared_memory`: what its processes had mapped of it, inodes by their names.
     `loaded`: it served once. `stopping`: its stop was wanted, and has begun.
     `spec`, `launch`: for the next agent, which takes it over by them (`apply.adoption`); apart, so
-    that a record tells of a process though they cannot be read. `launch_hash`: of command and
-    variables; to compare starts by. `folder`: the one that it was written into; None: by a release
+    that a record tells of a process though they cannot be read. `launch_hash`: see
+    `apply.launch_drift`. `folder`: the one that it was written into; None: by a release
     that did not note it.
     """
 

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import msgspec
 
-from reconciler.apply.adoption import keep, launch_hash
+from reconciler.apply.adoption import keep
 from reconciler.apply.cgroup import enter, group_of
 from reconciler.apply.kept_spec import encode_spec
+from reconciler.apply.launch_drift import launch_hash, shown_argv
 from reconciler.apply.logs import open_log, write_header
 from reconciler.apply.records import VERSION, Records, SpawnRecord, cause_and_cure
 from reconciler.apply.scratch import Scratch, make, scratch_of
@@ -22,9 +23,8 @@ from reconciler.apply.traces import remove_traces
 from reconciler.backend.environment import NONCE_VARIABLE
 from reconciler.backend.launch import Launch
 from reconciler.errors import Rejected, Transient
-from reconciler.masking import is_secret_name, masked_argv
 from reconciler.observe.processes import boot_id, pid_namespace, read_process, ticks_since_boot
-from reconciler.plan.desired import ModelSpec, SecretRef
+from reconciler.plan.desired import ModelSpec
 from reconciler.plan.ids import GpuUuid, Instance, ModelName, Nonce
 
 _HOPELESS = frozenset(
@@ -87,7 +87,7 @@ def start(order: Order, records: Records) -> Started:
 
 
 def _start(order: Order, records: Records, log: int) -> Started:
-    argv = _masked(order)
+    argv = shown_argv(order.launch, order.spec.env)
     scratch = scratch_of(
         order.nonce,
         order.launch.env.get(_TEMPORARY),
@@ -190,7 +190,7 @@ def _record(order: Order, argv: Sequence[str], scratch: Scratch, *, log_offset: 
         first_answer_seconds=order.first_answer_seconds,
         spec=msgspec.Raw(encode_spec(order.spec)),
         launch=keep(order.launch),
-        launch_hash=launch_hash(order.launch),
+        launch_hash=launch_hash(order.launch, order.spec.env),
     )
 
 
@@ -198,17 +198,6 @@ def _header(order: Order, argv: Sequence[str]) -> str:
     moment = datetime.now(UTC).isoformat(timespec="seconds")
     spec = order.instance.spec_hash
     return f"{moment} starting {order.model} (spec {spec}, spawn {order.nonce}): {' '.join(argv)}"
-
-
-def _masked(order: Order) -> tuple[str, ...]:
-    """Without the key, and without the values of variables that are secret."""
-    env, named = order.launch.env, order.spec.env
-    secrets = [
-        value
-        for name, value in env.items()
-        if is_secret_name(name) or isinstance(named.get(name), SecretRef)
-    ]
-    return masked_argv(order.launch.argv, [order.launch.api_key, *secrets])
 
 
 def _text(exc: OSError) -> str:

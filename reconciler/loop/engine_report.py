@@ -1,6 +1,8 @@
 """What is told of engines: which there are, and how one that runs differs from what is installed
 in its place by now (PURE)."""
 
+from dataclasses import replace
+
 from reconciler.backend.choice import Choice
 from reconciler.backend.inventory import Build, Inventory, called
 from reconciler.status import Engine, EngineStatus
@@ -41,6 +43,14 @@ def engine_of(
         installed=installed.version if installed is not None else None,
         drift=_drift(running, installed, inventory),
     )
+
+
+def with_drift(engine: EngineStatus | None, drift: str | None) -> EngineStatus | None:
+    """`drift`: how a start by now would differ, beside the engine's files, as a clause."""
+    if engine is None or drift is None:
+        return engine
+    said = f"an earlier agent has started it; started anew it would get {drift}"
+    return replace(engine, drift=f"{engine.drift}; {said}" if engine.drift else said)
 
 
 def reason_of(running: Build | None, choice: Choice | None) -> str | None:

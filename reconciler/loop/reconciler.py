@@ -4,15 +4,14 @@ Everything else only calls `wake()`. Nothing but this task writes the books or t
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import structlog
 from structlog.contextvars import bind_contextvars
 
-from reconciler.apply.backends import Backends, BackendView
+from reconciler.apply.backends import Backends
 from reconciler.apply.effects import Effects, Prepared
 from reconciler.apply.outcomes import FilesFetched
-from reconciler.apply.pushes import Noticed
 from reconciler.apply.within import within
 from reconciler.errors import XgenError
 from reconciler.loop.archive import Archive
@@ -25,8 +24,9 @@ from reconciler.loop.gpus import GpuLedger, Gpus
 from reconciler.loop.inquiries import Inquiries
 from reconciler.loop.intent import Intent, Understanding
 from reconciler.loop.keeping import Keeping, Specs
+from reconciler.loop.launch_drifts import LaunchDrifts
 from reconciler.loop.leaving import staying
-from reconciler.loop.observation import Look, Looks, Observer, Seen, observed
+from reconciler.loop.observation import Looks, Observer, Seen, observed
 from reconciler.loop.pace import Rests, give_way
 from reconciler.loop.pardons import Pardons
 from reconciler.loop.publisher import Publisher
@@ -39,8 +39,7 @@ from reconciler.metrics import Metrics, TickResult
 from reconciler.plan.actions import AbortFetch, Outlook, Plan
 from reconciler.plan.desired import Desired, DesiredModel
 from reconciler.plan.ending import NOBODY, OnExit, ending
-from reconciler.plan.ids import ModelName
-from reconciler.plan.observed import InFlight
+from reconciler.plan.ids import ModelName, Nonce
 from reconciler.plan.planner import plan
 from reconciler.status import Planned
 
@@ -63,6 +62,7 @@ class Reconciler:
         *,
         intent: Intent,
         observer: Observer,
+        drifts: LaunchDrifts,
         fallbacks: Fallbacks,
         reverts: Reverts,
         books: Books,
@@ -84,6 +84,7 @@ class Reconciler:
     ) -> None:
         self._intent = intent
         self._observer = observer
+        self._drifts = drifts
         self._fallbacks = fallbacks
         self._reverts = reverts
         self._books = books
@@ -332,15 +333,9 @@ class Reconciler:
 
     async def _report(self, made: Plan, scene: Scene) -> None:
         seen, looks = self._observer.see(), scene.looks
+        drifts = await self._drifts.look(looks, seen.views)
         facts = {
-            outlook.model: self._facts(
-                outlook,
-                looks.get(outlook.model),
-                seen.views.get(outlook.model, ()),
-                seen.in_flight.get(outlook.model),
-                scene.noticed.get(outlook.model),
-            )
-            for outlook in made.outlook
+            outlook.model: self._facts(outlook, scene, seen, drifts) for outlook in made.outlook
         }
         self._chronicle.noticed(
             {name: each.reason for name, each in scene.noticed.items() if name in facts},
@@ -372,15 +367,16 @@ class Reconciler:
     def _facts(
         self,
         outlook: Outlook,
-        look: Look | None,
-        views: tuple[BackendView, ...],
-        effect: InFlight | None,
-        noticed: Noticed | None,
+        scene: Scene,
+        seen: Seen,
+        drifts: Mapping[Nonce, str],
     ) -> ModelFacts:
         model = outlook.model
+        look = scene.looks.get(model)
+        effect = seen.in_flight.get(model)
         return ModelFacts(
             desired=look.desired if look else None,
-            views=views,
+            views=seen.views.get(model, ()),
             stopping=effect.nonce if effect is not None else None,
             choice=look.assessment.choice if look else None,
             restarts=self._books.restarts(model),
@@ -390,6 +386,7 @@ class Reconciler:
             last_lines=self._books.last_lines(model),
             progress=self._effects.progress(model),
             files=look.files if look else None,
-            noticed=noticed,
+            noticed=scene.noticed.get(model),
+            drifts=drifts,
             degraded=self._reverts.degraded(outlook),
         )

@@ -1,14 +1,14 @@
 """From a plan and what is there to the status that is published (PURE)."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from reconciler.apply.backends import BackendView
 from reconciler.apply.pushes import Noticed
 from reconciler.apply.speed import told
 from reconciler.backend.choice import Choice
 from reconciler.backend.inventory import Inventory
-from reconciler.loop.engine_report import engine_of, reason_of
+from reconciler.loop.engine_report import engine_of, reason_of, with_drift
 from reconciler.masking import is_secret_name, masked_argv
 from reconciler.plan.actions import Outlook, Plan, Target
 from reconciler.plan.desired import DesiredModel
@@ -39,6 +39,7 @@ class ModelFacts:
 
     `desired` is None for one that only still runs; `choice`: the backend that would be started.
     `files`: what is cached of it. `stopping`: the process whose stop is under way.
+    `drifts`: of processes that an earlier agent has started, as clauses.
     """
 
     desired: DesiredModel | None
@@ -54,6 +55,7 @@ class ModelFacts:
     files: FilesCached | None = None
     noticed: Noticed | None = None
     degraded: str | None = None
+    drifts: Mapping[Nonce, str] = field(default_factory=dict)
 
     @property
     def failures_in_a_row(self) -> int:
@@ -84,7 +86,10 @@ def model_status(
         aliases=desired.aliases if desired else (),
         backend=view.launch.backend if view else (facts.choice.build.id if facts.choice else None),
         backend_reason=reason_of(running, facts.choice),
-        engine=engine_of(running, facts.choice, inventory),
+        engine=with_drift(
+            engine_of(running, facts.choice, inventory),
+            facts.drifts.get(view.nonce) if view else None,
+        ),
         gpu_ids=tuple(view.gpus) if view else (),
         spec_hash=spec_hash,
         digest=files.digest if files else view.instance.files_digest if view else None,

@@ -44,6 +44,7 @@ from reconciler.loop.gpus import GpuLedger
 from reconciler.loop.inquiries import Inquiries
 from reconciler.loop.intent import Intent
 from reconciler.loop.keeping import Keeping
+from reconciler.loop.launch_drifts import LaunchDrifts
 from reconciler.loop.memory import MemoryWatch
 from reconciler.loop.observation import Observer
 from reconciler.loop.pardons import Pardons
@@ -253,6 +254,7 @@ async def assembled(
                     hints=hints.told,
                     offers=offers.told,
                 ),
+                drifts=LaunchDrifts(engines, settings.environment),
                 fallbacks=Fallbacks(lambda: engines.inventory),
                 reverts=reverts,
                 books=books,

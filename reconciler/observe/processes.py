@@ -86,15 +86,24 @@ def environment_value(pid: int, variable: str) -> str | None:
     None for one that has it not, has overwritten it (process titles do), is a zombie, or may not
     be read.
     """
-    try:
-        environment = (_PROC / str(pid) / "environ").read_bytes()
-    except OSError:
-        return None
     prefix = variable.encode() + b"="
-    for entry in environment.split(b"\0"):
+    for entry in _environment(pid):
         if entry.startswith(prefix):
             return entry[len(prefix) :].decode("utf-8", "replace")
     return None
+
+
+def environment_of(pid: int) -> Mapping[str, str]:
+    """All of it, as for `environment_value`; empty where that tells None."""
+    pairs = (entry.decode("utf-8", "replace").partition("=") for entry in _environment(pid))
+    return {name: value for name, is_pair, value in pairs if is_pair}
+
+
+def _environment(pid: int) -> list[bytes]:
+    try:
+        return (_PROC / str(pid) / "environ").read_bytes().split(b"\0")
+    except OSError:
+        return []
 
 
 def removed_files(pid: int, folder: str) -> frozenset[int]:

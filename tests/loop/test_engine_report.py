@@ -5,7 +5,7 @@ from dataclasses import replace
 from reconciler.backend.choice import Choice
 from reconciler.backend.engine_files import Stamp
 from reconciler.backend.inventory import Build, Inventory, Missing
-from reconciler.loop.engine_report import engine_of, engines_of, reason_of
+from reconciler.loop.engine_report import engine_of, engines_of, reason_of, with_drift
 from reconciler.status import Engine, EngineStatus
 from tests.backend.build import llama_server, xllamacpp
 
@@ -84,3 +84,16 @@ def test_an_operators_mistakes_are_among_the_engines_and_what_nobody_asked_for_i
         Engine(id="llama-server-cpu", name="b2", version="2", detail="/new, version 2"),
         Engine(id="vllm-cuda", name="v", problem="/v is not a file"),
     )
+
+
+def test_what_an_earlier_agent_has_started_otherwise_is_told_beside() -> None:
+    said = "an earlier agent has started it; started anew it would get --jinja"
+    same, other = with_drift(drift(OLD), "--jinja"), with_drift(drift(NEW), "--jinja")
+    assert same is not None
+    assert same.drift == said
+    assert other is not None
+    assert other.drift == (
+        f"1 runs, 2 is installed by now, and used from its next start on; {said}"
+    )
+    assert with_drift(drift(OLD), None) == drift(OLD)
+    assert with_drift(None, "--jinja") is None
