@@ -1,26 +1,16 @@
 """Engines' own pages of metrics: the one way in which the agent gets them."""
 
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 import aiohttp
 
 from reconciler.errors import Bug, Transient
+from reconciler.observe.reply import Address, key_header, url_of
 
 ANSWER_SECONDS = 2.0
 """For the whole page. Engines answer at once, or are too busy to be asked."""
 _PAGE_BYTES = 16 * 1024 * 1024
-
-
-class Asked(Protocol):
-    """A backend, as `backend.launch.Launch` and `status.Endpoint` have it."""
-
-    @property
-    def host(self) -> str: ...
-    @property
-    def port(self) -> int: ...
-    @property
-    def api_key(self) -> str | None: ...
 
 
 class EnginePages:
@@ -46,18 +36,17 @@ class EnginePages:
         if self._session is not None:
             await self._session.close()
 
-    async def read(self, asked: Asked, path: str, *, seconds: float | None = None) -> str:
+    async def read(self, asked: Address, path: str, *, seconds: float | None = None) -> str:
         """The page at `path`, as it is. Raises Transient where it does not come whole in time:
         within `seconds`, or what is usual here."""
         limit = self._answer_seconds if seconds is None else seconds
         if self._session is None:
             raise Bug(f"cannot read {path} of an engine: its client is not open")
-        url = f"http://{asked.host}:{asked.port}{path}"
-        key = asked.api_key
+        url = url_of(asked, path)
         try:
             async with self._session.get(
                 url,
-                headers={"authorization": f"Bearer {key}"} if key else {},
+                headers=key_header(asked),
                 allow_redirects=False,
                 timeout=aiohttp.ClientTimeout(total=limit),
             ) as answer:

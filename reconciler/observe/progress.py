@@ -7,7 +7,8 @@ from typing import Protocol
 from prometheus_client.parser import text_string_to_metric_families
 
 from reconciler.errors import Transient
-from reconciler.observe.engine_pages import Asked, EnginePages
+from reconciler.observe.engine_pages import EnginePages
+from reconciler.observe.reply import Address
 
 
 class Names(Protocol):
@@ -29,7 +30,7 @@ class Names(Protocol):
     def kv_usage(self) -> str | None: ...
 
 
-class Counting(Asked, Protocol):
+class Counting(Address, Protocol):
     """As `backend.launch.Launch`."""
 
     @property

@@ -9,7 +9,8 @@ import msgspec
 
 
 class Address(Protocol):
-    """As `backend.launch.Launch`: the port of this very spawn, never a remembered one."""
+    """As `backend.launch.Launch` and `status.Endpoint`: the port of this very spawn, never a
+    remembered one."""
 
     @property
     def host(self) -> str: ...
@@ -44,6 +45,14 @@ class Silence:
         return self.reason
 
 
+def url_of(address: Address, path: str) -> str:
+    return f"http://{address.host}:{address.port}{path}"
+
+
+def key_header(address: Address) -> dict[str, str]:
+    return {"Authorization": f"Bearer {address.api_key}"} if address.api_key else {}
+
+
 async def ask(
     session: aiohttp.ClientSession,
     address: Address,
@@ -54,13 +63,13 @@ async def ask(
     seconds: float,
 ) -> Reply | Silence:
     """A refused connection is how most engines say "loading"."""
-    headers = {"Content-Type": "application/json"} if isinstance(body, bytes) else {}
-    if address.api_key is not None:
-        headers["Authorization"] = f"Bearer {address.api_key}"
+    headers = key_header(address)
+    if isinstance(body, bytes):
+        headers["Content-Type"] = "application/json"
     try:
         async with session.request(
             method,
-            f"http://{address.host}:{address.port}{path}",
+            url_of(address, path),
             data=body,
             headers=headers,
             timeout=aiohttp.ClientTimeout(total=seconds),
