@@ -37,11 +37,25 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetStatus:
-    """The instance that is coming, beside the one that serves."""
+    """The instance that is coming, beside the one that serves. `pid`: of the process that is to
+    take its place; None: there is none yet."""
 
     spec_hash: SpecHash
     state: State
     reason: str
+    pid: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrainingStatus:
+    """A process beside that of the model's own state: it gets no new work, and ends. `since`: of
+    its stop, RFC 3339, UTC; None: that has not begun."""
+
+    nonce: Nonce
+    pid: int
+    spec_hash: SpecHash
+    reason: str
+    since: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,6 +188,7 @@ class ModelStatus:
     port: int | None = None
     restarts: int = 0
     target: TargetStatus | None = None
+    draining: tuple[DrainingStatus, ...] = ()
     degraded: str | None = None
     endpoint: Endpoint | None = None
     max_in_flight: int | None = None
@@ -281,12 +296,14 @@ class Status:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnderWay:
-    """An effect that is under way for a model. `since`: RFC 3339, UTC. `detail`: how far it is."""
+    """An effect that is under way for a model. `since`: RFC 3339, UTC. `detail`: how far it is.
+    `pid`: of the process that a stop ends."""
 
     model: ModelName
     kind: EffectKind
     since: str
     detail: str = ""
+    pid: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

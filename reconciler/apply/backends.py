@@ -21,11 +21,12 @@ from reconciler.apply.kin import Kin
 from reconciler.apply.leader import Leader
 from reconciler.apply.leftovers import Ended, Findings, find_leftovers
 from reconciler.apply.loading import run_checks, until_ready
-from reconciler.apply.logs import log_path, rotate
+from reconciler.apply.logs import rotate
 from reconciler.apply.ports import Ports
 from reconciler.apply.reaper import become_subreaper
 from reconciler.apply.records import Records, SpawnRecord
 from reconciler.apply.spawn import Order, Started
+from reconciler.apply.spawn_logs import prune
 from reconciler.apply.within import within
 from reconciler.backend.launch import Launch
 from reconciler.errors import Bug
@@ -179,7 +180,7 @@ class Backends:
             instance=instance,
             gpus=gpus,
             launch=launch,
-            log=log_path(self._logs, model),
+            logs=self._logs,
             spec=spec,
             first_answer_seconds=first_answer_seconds,
         )
@@ -223,7 +224,9 @@ class Backends:
             self._ask(held, found, session)
 
     async def _start(self, order: Order, session: aiohttp.ClientSession) -> BackendView:
+        in_use = {held.kin.record.log for held in self._held.values()}
         try:
+            await asyncio.to_thread(prune, order.logs, order.model, in_use, self._log_max_bytes)
             started = await asyncio.to_thread(self.custody.start, order)
             view = self._view(order, started)
             leader = Leader(pid=started.pid, pidfd=started.pidfd, child=True)
@@ -264,7 +267,7 @@ class Backends:
             gpus=order.gpus,
             started_at=self._clock(),
             loaded_at=None,
-            log_path=order.log,
+            log_path=Path(started.record.log),
             stopping=False,
         )
 
@@ -284,10 +287,10 @@ class Backends:
         """Who outlives a leader of ours goes after it at once: its port is free again, but its
         memory is not (vllm#55510). The end of what earlier agents started is for the plan to order
         (R3)."""
+        held.note_death()
         if held.view is not None and held.view.adopted is None:
             held.begin_end()
         else:
-            held.serves_no_more()
             self._sweep_due.set()
         self._wake()
 

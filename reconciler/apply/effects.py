@@ -52,14 +52,15 @@ class Prepared:
 
 @dataclass(slots=True, kw_only=True)
 class _Running:
-    """`fetch` is set for a download, `nonce` for a stop; what the files are, `gpus` and their share
-    for a start."""
+    """`fetch` is set for a download, `nonce` and `pid` for a stop; what the files are, `gpus` and
+    their share for a start."""
 
     kind: EffectKind
     spec_hash: SpecHash
     files_digest: FilesDigest | None = None
     fetch: Fetch | None = None
     nonce: Nonce | None = None
+    pid: int | None = None
     gpus: tuple[GpuUuid, ...] = ()
     gpu_share: float | None = None
     since: float = 0.0
@@ -122,6 +123,7 @@ class Effects:
                 gpus=running.gpus,
                 gpu_share=running.gpu_share,
                 nonce=running.nonce,
+                pid=running.pid,
                 aborting=running.fetch is not None and running.fetch.given_up,
             )
             for name, running in self._running.items()
@@ -182,10 +184,20 @@ class Effects:
                 return running, self._start(action, prepared)
             case StopBackend():
                 spec_hash = self._spec_hash_of(action.nonce)
-                running = _Running(kind=EffectKind.STOP, spec_hash=spec_hash, nonce=action.nonce)
+                running = _Running(
+                    kind=EffectKind.STOP,
+                    spec_hash=spec_hash,
+                    nonce=action.nonce,
+                    pid=action.pid,
+                )
                 return running, self._stop(action, timeouts)
             case StopLeftover():
-                running = _Running(kind=EffectKind.STOP, spec_hash=SpecHash(""), nonce=action.nonce)
+                running = _Running(
+                    kind=EffectKind.STOP,
+                    spec_hash=SpecHash(""),
+                    nonce=action.nonce,
+                    pid=action.pid,
+                )
                 return running, self._stop_leftover(action, timeouts)
 
     async def _guard(

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from reconciler.apply.held import BackendView, Held
 from reconciler.apply.leader import ExitStatus
-from reconciler.apply.logs import tail
+from reconciler.apply.logs import tail, write_end
 from reconciler.plan.ids import Instance, ModelName, Nonce
 
 LAST_LINES = 20
@@ -55,10 +55,14 @@ def explain(status: ExitStatus, during: str, uptime_seconds: float) -> str:
 
 
 def exit_of(held: Held, view: BackendView, now: float) -> BackendExited:
-    """Of a backend of which nobody is left. `now`: on the agent's clock. Reads its log."""
+    """Of a backend of which nobody is left. `now`: on the agent's clock. Reads its log, and notes
+    there how it ended."""
     status = held.kin.leader.status if held.kin.leader else ExitStatus()
     during = "stop" if held.asked else "run" if view.was_loaded else "load"
     uptime = now - view.started_at
+    reason = explain(status, during, uptime)
+    last_lines = tail(view.log_path, LAST_LINES, from_offset=held.kin.record.log_offset)
+    write_end(view.log_path, f"pid {view.pid} of {view.model}: {reason}")
     return BackendExited(
         model=view.model,
         nonce=view.nonce,
@@ -69,7 +73,7 @@ def exit_of(held: Held, view: BackendView, now: float) -> BackendExited:
         signal=status.signal,
         uptime_seconds=uptime,
         loaded_seconds=now - view.loaded_at if view.loaded_at is not None else 0.0,
-        last_lines=tail(view.log_path, LAST_LINES, from_offset=held.kin.record.log_offset),
-        reason=explain(status, during, uptime),
+        last_lines=last_lines,
+        reason=reason,
         at=now,
     )

@@ -30,7 +30,8 @@ class BackendView:
     what it still lacks to be loaded, or what holds up its end; empty while it serves. `adopted`:
     None: started by this agent. `counted`: by its engine, before this agent; None: not known.
     `failed_check`: why it may not serve; None: it has passed its checks, or not yet had them.
-    `launch_hash`: of an adopted one, as recorded; its `launch` is not whole.
+    `launch_hash`: of an adopted one, as recorded; its `launch` is not whole. `died`: its first
+    process has ended, before anybody asked.
     """
 
     model: ModelName
@@ -48,6 +49,7 @@ class BackendView:
     counted: Progress | None = None
     failed_check: str | None = None
     launch_hash: str | None = None
+    died: bool = False
 
     @property
     def was_loaded(self) -> bool:
@@ -107,6 +109,12 @@ class Held:
     def serves_no_more(self) -> None:
         if self.view is not None:
             self.view = replace(self.view, stopping=True, progress="")
+
+    def note_death(self) -> None:
+        """Of its first process."""
+        self.serves_no_more()
+        if self.view is not None:
+            self.view = replace(self.view, died=not self.asked)
 
     def load(
         self,

@@ -9,7 +9,9 @@ aside, as <model>.json.unread.
 import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
@@ -28,7 +30,8 @@ VERSION = 1
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Circumstances:
     """What a block depends on. `builds`: the engines that could have run it; None: not known.
-    `gpus`: those of the node, by identity and name, of a model on GPUs."""
+    `gpus`: those of the node, by identity and name, of a model on GPUs. `terms`: a mark of what was
+    asked of a load, and how long it might take; None: not known."""
 
     boot_id: str
     backend: str = "auto"
@@ -36,14 +39,17 @@ class Circumstances:
     builds: tuple[str, ...] | None = None
     gpus: tuple[tuple[str, str], ...] = ()
     drivers: tuple[str, ...] = ()
+    terms: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """A failure that lasts beyond the agent, and under which circumstances it came."""
+    """A failure that lasts beyond the agent, and under which circumstances it came. `at`: when, by
+    the wall, for the moments of an agent's own clock mean nothing to the next; None: not known."""
 
     failure: Failure
     circumstances: Circumstances
+    at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +80,8 @@ class _Block(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     builds: tuple[str, ...] | None = None
     gpus: tuple[tuple[str, str], ...] = ()
     drivers: tuple[str, ...] = ()
+    terms: str | None = None
+    at: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
 
 
 class _LastGood(msgspec.Struct, frozen=True, kw_only=True):
@@ -202,6 +210,8 @@ def _written(block: Block) -> _Block:
         builds=there.builds,
         gpus=there.gpus,
         drivers=there.drivers,
+        terms=there.terms,
+        at=block.at,
     )
 
 
@@ -242,7 +252,9 @@ def _read(block: _Block, at: float) -> Block:
             builds=block.builds,
             gpus=block.gpus,
             drivers=block.drivers,
+            terms=block.terms,
         ),
+        at=block.at,
     )
 
 

@@ -1,4 +1,4 @@
-"""Reads a model's log from its end on, over rotations, without what must not be shown.
+"""Reads one log file from its end on, over rotations, without what must not be shown.
 
 Lines are fit for a terminal, and the keys of live backends are masked in them.
 """
@@ -7,9 +7,8 @@ import asyncio
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from reconciler.apply.logs import log_path, printable
+from reconciler.apply.logs import printable
 from reconciler.masking import masked_text
-from reconciler.plan.ids import ModelName
 
 _BLOCK_BYTES = 64 * 1024
 _MOST_BYTES = 8 * 1024 * 1024
@@ -22,20 +21,9 @@ _KEPT_BYTES = 512
 Secrets = Callable[[], Iterable[str]]
 
 
-class Logs:
-    """The logs of a folder. `secrets`: what is masked, asked for at each read."""
-
-    def __init__(self, folder: Path, secrets: Secrets) -> None:
-        self._folder = folder
-        self._secrets = secrets
-
-    def open(self, model: ModelName) -> "LogReader":
-        """One reader's place; a log that is not there yet reads as empty."""
-        return LogReader(log_path(self._folder, model), self._secrets)
-
-
 class LogReader:
-    """`last` first, then `more` again and again."""
+    """`last` first, if it is not to begin at its beginning, then `more` again and again. `secrets`:
+    what is masked, asked for at each read. A log that is not there yet reads as empty."""
 
     def __init__(self, path: Path, secrets: Secrets) -> None:
         self._path = path

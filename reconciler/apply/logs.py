@@ -1,7 +1,7 @@
-"""The backends' log files: one a model, appended to by the child itself, never through a pipe.
+"""The backends' log files, appended to by the child itself, never through a pipe.
 
-<data-dir>/logs/<model>.log      what every spawn of the model printed, with a line of ours before
-<data-dir>/logs/<model>.log.1    what the last rotation put aside
+<data-dir>/logs/<name>.log      what was printed, with a line of ours before (`spawn_logs`: whose)
+<data-dir>/logs/<name>.log.1    what the last rotation put aside
 """
 
 import contextlib
@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote
 
@@ -42,6 +43,17 @@ def open_log(path: Path) -> int:
 def write_header(log: int, text: str) -> None:
     """One line of ours, in one write, so that no line of a child's is torn by it."""
     os.write(log, f"{HEADER_PREFIX}{printable(text)}\n".encode())
+
+
+def write_end(path: Path, text: str) -> None:
+    """One line of ours after all others, though the last one of a child's has no end. Where it
+    cannot be written it is done without."""
+    moment = datetime.now(UTC).isoformat(timespec="seconds")
+    with contextlib.suppress(OSError), path.open("rb+") as log:
+        size = log.seek(0, os.SEEK_END)
+        log.seek(max(0, size - 1))
+        newline = b"" if log.read() in (b"", b"\n") else b"\n"
+        log.write(newline + f"{HEADER_PREFIX}{moment} {printable(text)}\n".encode())
 
 
 def rotate(path: Path, max_bytes: int) -> bool:

@@ -19,6 +19,7 @@ from reconciler.apply.launch_drift import launch_hash, shown_argv
 from reconciler.apply.logs import open_log, write_header
 from reconciler.apply.records import VERSION, Records, SpawnRecord, cause_and_cure
 from reconciler.apply.scratch import Scratch, make, scratch_of
+from reconciler.apply.spawn_logs import next_log
 from reconciler.apply.traces import remove_traces
 from reconciler.backend.environment import NONCE_VARIABLE
 from reconciler.backend.launch import Launch
@@ -54,7 +55,7 @@ class Order:
     instance: Instance
     gpus: tuple[GpuUuid, ...]
     launch: Launch
-    log: Path
+    logs: Path
     spec: ModelSpec
     first_answer_seconds: float
 
@@ -69,24 +70,29 @@ class Started:
 
 
 def start(order: Order, records: Records) -> Started:
-    """Raises Rejected where the command cannot run at all, Transient where it may later.
+    """Raises Rejected where the command cannot run at all, Transient where it may later: then it
+    leaves no log.
 
     A death of the agent at any point leaves a record from which the next one finds the child.
     """
-    folder = order.log.parent
+    path = next_log(order.logs, order.model)
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        log = open_log(order.log)
+        order.logs.mkdir(mode=0o700, parents=True, exist_ok=True)
+        log = open_log(path)
     except OSError as exc:
-        why = cause_and_cure(exc, folder)
-        raise Transient(f"cannot start {order.model}: log {order.log}: {why}") from exc
+        why = cause_and_cure(exc, order.logs)
+        raise Transient(f"cannot start {order.model}: log {path}: {why}") from exc
     try:
-        return _start(order, records, log)
+        return _start(order, records, path, log)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            path.unlink()
+        raise
     finally:
         os.close(log)
 
 
-def _start(order: Order, records: Records, log: int) -> Started:
+def _start(order: Order, records: Records, path: Path, log: int) -> Started:
     argv = shown_argv(order.launch, order.spec.env)
     scratch = scratch_of(
         order.nonce,
@@ -95,11 +101,11 @@ def _start(order: Order, records: Records, log: int) -> Started:
     )
     try:
         write_header(log, _header(order, argv))
-        record = _record(order, argv, scratch, log_offset=os.fstat(log).st_size)
+        record = _record(order, argv, scratch, path, log_offset=os.fstat(log).st_size)
         records.write(record)
     except OSError as exc:
-        why = cause_and_cure(exc, order.log.parent)
-        raise Transient(f"cannot start {order.model}: log {order.log}: {why}") from exc
+        why = cause_and_cure(exc, order.logs)
+        raise Transient(f"cannot start {order.model}: log {path}: {why}") from exc
     except Transient as exc:
         raise Transient(f"cannot start {order.model}: {exc}") from exc
     try:
@@ -166,7 +172,9 @@ def _execute(order: Order, scratch: Scratch, cgroup: str | None, log: int) -> tu
     return child.pid, pidfd
 
 
-def _record(order: Order, argv: Sequence[str], scratch: Scratch, *, log_offset: int) -> SpawnRecord:
+def _record(
+    order: Order, argv: Sequence[str], scratch: Scratch, log: Path, *, log_offset: int
+) -> SpawnRecord:
     return SpawnRecord(
         version=VERSION,
         nonce=order.nonce,
@@ -183,7 +191,7 @@ def _record(order: Order, argv: Sequence[str], scratch: Scratch, *, log_offset: 
         host=order.launch.host,
         port=order.launch.port,
         api_key=order.launch.api_key,
-        log=str(order.log),
+        log=str(log),
         log_offset=log_offset,
         scratch=scratch.folders,
         cgroup=str(group) if (group := group_of(order.nonce)) is not None else None,

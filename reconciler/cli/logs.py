@@ -1,16 +1,16 @@
 """`xgen-model logs`: what a model's backends printed, from the agent or from its data folder."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import unquote
 
 import typer
 
-from reconciler.apply.log_reader import LogReader, Logs
-from reconciler.apply.logs import log_path
+from reconciler.apply.model_log import Logs, ModelLog
 from reconciler.apply.records import Records
+from reconciler.apply.spawn_logs import logs_of, model_of
 from reconciler.cli.client import Agent, known_agent, segment
 from reconciler.cli.completion import complete_model
 from reconciler.cli.options import DataDir, ServerOption, data_dir
@@ -47,13 +47,13 @@ def logs(
 ) -> None:
     """Print what a model's backends printed: this run's, and those before it.
 
-    Without an agent, or for a model that it has no more, the data folder's own file is read, and
+    Without an agent, or for a model that it has no more, the data folder's own files are read, and
     stderr says so. --output json prints an object a line.
     """
     say = _as_json(model) if output is Output.JSON else _as_text
     folder = data_dir(data)
     agent = known_agent(server, folder)
-    file = log_path(folder / "logs", ModelName(model))
+    files = logs_of(folder / "logs", ModelName(model))
     printed = 0
     if agent is not None:
         try:
@@ -64,14 +64,14 @@ def logs(
                 remark(f"{model} has not started yet: no log")
             return
         except XgenError as exc:
-            if server is not None or not file.exists():
+            if server is not None or not files:
                 raise
-            remark(f"{exc}\nreading {file}")
-    elif file.exists():
-        remark(f"no agent is known; reading {file}")
+            remark(f"{exc}\nreading {_named(files)}")
+    elif files:
+        remark(f"no agent is known; reading {_named(files)}")
     else:
         raise _nothing_known(model, folder)
-    reader: LogReader = Logs(folder / "logs", lambda: _keys(folder)).open(ModelName(model))
+    reader = Logs(folder / "logs", lambda: _keys(folder)).open(ModelName(model))
     asyncio.run(_from_file(reader, 0 if printed else lines, say, follow=follow))
 
 
@@ -85,7 +85,7 @@ def _from_agent(agent: Agent, model: str, lines: int, *, follow: bool) -> Iterat
         remark("the log ends here: the agent ends, or has the model no more")
 
 
-async def _from_file(reader: LogReader, lines: int, say: Say, *, follow: bool) -> None:
+async def _from_file(reader: ModelLog, lines: int, say: Say, *, follow: bool) -> None:
     _say_all(await reader.last(lines), say)
     while follow:
         _say_all(await reader.more(), say)
@@ -111,8 +111,13 @@ def _keys(folder: Path) -> Iterable[str]:
     return [record.api_key for record in records if record.api_key is not None]
 
 
+def _named(files: Sequence[Path]) -> str:
+    older = f", and {len(files) - 1} before it" if len(files) > 1 else ""
+    return f"{files[-1]}{older}"
+
+
 def _nothing_known(model: str, folder: Path) -> Rejected:
     said = f"cannot read the logs of {model}: {folder} names no agent, and has no log of it"
-    if known := sorted(unquote(file.stem) for file in (folder / "logs").glob("*.log")):
+    if known := sorted({unquote(model_of(file)) for file in (folder / "logs").glob("*.log")}):
         return Rejected(f"{said}; it has logs of {', '.join(known)}")
     return Rejected(f"{said}; name an agent with --server URL or --data-dir")

@@ -1,6 +1,7 @@
 """The status as it is shown to people: a table of models, and below it what is amiss."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -120,7 +121,17 @@ def _reason(model: Json) -> str:
     reason = str(model.get("reason", ""))
     if target := model.get("target"):
         reason += f"; coming: {target.get('state')}, {target.get('reason')}"
-    return reason
+    return "; ".join([reason, *map(_draining, model.get("draining", ()))])
+
+
+def _draining(process: Json) -> str:
+    """A process beside the one that serves; `since` on the clock of whoever reads it."""
+    count = process.get("in_flight", 0)
+    busy = f"{count} request{'' if count == 1 else 's'} in flight"
+    if (since := process.get("since")) is None:
+        return f"pid {process.get('pid')} is to drain: {busy}"
+    at = datetime.fromisoformat(str(since)).astimezone().strftime("%H:%M:%S")
+    return f"pid {process.get('pid')} drains since {at}: {busy}"
 
 
 def _percent(model: Json) -> str:

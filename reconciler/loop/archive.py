@@ -8,6 +8,7 @@ import asyncio
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 import structlog
 
@@ -15,8 +16,11 @@ from reconciler.apply.histories import Block, Circumstances, Histories, History
 from reconciler.backend.inventory import Build, Inventory, called
 from reconciler.errors import Transient
 from reconciler.loop.books import Books
+from reconciler.loop.clock import Clock
 from reconciler.loop.gpus import Gpus
 from reconciler.loop.observation import Look, Looks
+from reconciler.loop.terms import mark_of
+from reconciler.plan.desired import Desired
 from reconciler.plan.gpu_roll import Roll
 from reconciler.plan.ids import FilesDigest, ModelName, SpecHash
 from reconciler.plan.observed import Failure
@@ -40,14 +44,21 @@ class Archive:
     """Kept by the loop alone. `boot_id`: of this boot. `inventory`: the engines as of now."""
 
     def __init__(
-        self, histories: Histories, boot_id: str, inventory: Callable[[], Inventory]
+        self,
+        histories: Histories,
+        boot_id: str,
+        inventory: Callable[[], Inventory],
+        clock: Clock,
     ) -> None:
         self._histories = histories
         self._boot_id = boot_id
         self._inventory = inventory
+        self._clock = clock
         self._kept: dict[ModelName, History] = {}
         self._there: dict[_Key, Circumstances] = {}
+        self._moments: dict[_Key, tuple[float, datetime]] = {}
         self._doubtful: dict[_Key, Block] = {}
+        self._unasked: dict[_Key, Block] = {}
         self._unread: tuple[str, ...] = ()
         self._unsaved: dict[ModelName, str] = {}
 
@@ -61,18 +72,23 @@ class Archive:
         """What could not be read or is not on disk, as sentences. It stops nothing."""
         return (*self._unread, *self._unsaved.values())
 
-    def open(self, books: Books, *, now: float) -> None:
+    def open(self, books: Books) -> None:
         """Enter what earlier agents knew. For a thread: it reads the disk."""
+        now = self._clock.monotonic()
         found, self._unread = self._histories.read(at=now)
         for problem in self._unread:
             _log.warning("a history cannot be read", problem=problem)
         for model, history in found.items():
             self._kept[model] = history
-            blocks = [block for block in history.blocks if self._holds(block)]
+            blocks = [self._dated(each, now) for each in history.blocks if self._holds(each)]
             for block in blocks:
                 key = _key(model, block.failure)
                 self._there[key] = block.circumstances
                 self._doubtful[key] = block
+                if block.failure.during == "load" and block.circumstances.terms is not None:
+                    self._unasked[key] = block
+                if block.at is not None:
+                    self._moments[key] = (block.failure.at, block.at)
             books.restore(
                 model,
                 failures=[block.failure for block in blocks],
@@ -93,6 +109,15 @@ class Archive:
             if gains:
                 yield Lifted(model=key[0], failure=block.failure, why=" and ".join(gains))
 
+    def recheck(self, desired: Desired) -> Iterator[Lifted]:
+        """Those whose load is held to other terms by now; each is looked at once."""
+        for model in desired.models:
+            for key in [key for key in self._unasked if key[0] == model.name]:
+                block = self._unasked.pop(key)
+                if block.circumstances.terms != mark_of(model):
+                    why = "its checks or timeouts have changed"
+                    yield Lifted(model=model.name, failure=block.failure, why=why)
+
     async def keep(self, books: Books, looks: Iterable[Looks], gpus: Gpus) -> None:
         """Write what is new, and try again what could not be written. `looks`: at all specs that
         may have failed; a model without one is gone."""
@@ -105,11 +130,13 @@ class Archive:
         gone = [name for name in self._kept if name not in names]
         if news or gone:
             await asyncio.to_thread(self._write, news, gone)
-        self._there = {
-            _key(name, block.failure): block.circumstances
+        blocks = {
+            _key(name, block.failure): block
             for name, each in histories.items()
             for block in each.blocks
         }
+        self._there = {key: block.circumstances for key, block in blocks.items()}
+        self._moments = {key: each for key, each in self._moments.items() if key in blocks}
 
     def _history(
         self,
@@ -122,11 +149,13 @@ class Archive:
         for failure in books.lasting(model):
             if failure.during not in (*_EXITS, "start"):
                 continue
-            there = self._there.get(_key(model, failure))
+            key = _key(model, failure)
+            there = self._there.get(key)
             if there is None:
                 look = looks.get((model, failure.spec_hash))
                 there = self._circumstances(look, gpus.roll)
-            blocks.append(Block(failure=replace(failure, at=0.0), circumstances=there))
+            at = self._moment(key, failure.at)
+            blocks.append(Block(failure=replace(failure, at=0.0), circumstances=there, at=at))
         return History(
             blocks=tuple(blocks), loaded=books.loaded(model), last_good=books.last_good(model)
         )
@@ -140,10 +169,29 @@ class Archive:
             backend=spec.backend,
             engine=spec.engine,
             builds=tuple(sorted(_marks(spec.backend, spec.engine, self._inventory()))),
+            terms=mark_of(look.desired),
         )
         if roll is None or not look.desired.gpus:
             return there
         return replace(there, gpus=_usable(roll), drivers=roll.drivers)
+
+    def _moment(self, key: _Key, at: float) -> datetime:
+        """The same for the same failure, however the two clocks drift."""
+        known = self._moments.get(key)
+        if known is None or known[0] != at:
+            known = self._moments[key] = (at, self._on_the_wall(at))
+        return known[1]
+
+    def _dated(self, block: Block, now: float) -> Block:
+        """With the moment of the failure on this agent's clock; one that lies ahead, since the wall
+        clock was set back, is now."""
+        if block.at is None:
+            return block
+        passed = (self._on_the_wall(now) - block.at).total_seconds()
+        return replace(block, failure=replace(block.failure, at=now - max(0.0, passed)))
+
+    def _on_the_wall(self, moment: float) -> datetime:
+        return datetime.fromisoformat(self._clock.wall(moment))
 
     def _holds(self, block: Block) -> bool:
         return block.failure.during not in _EXITS or block.circumstances.boot_id == self._boot_id

@@ -40,7 +40,9 @@ _CAUSES = {"run": RestartCause.CRASHED, "load": RestartCause.LOAD_FAILED}
 @dataclass(slots=True)
 class _Page:
     """One model's page. `failures`: the newest last. `stuck`: the stop that failed. `loaded`:
-    instances that were loaded here at least once. `resuming`: as in `ObservedModel`."""
+    instances that were loaded here at least once. `resuming`: as in `ObservedModel`. `beside`:
+    processes that are to take the place of one that lives: no restart of the model until they do.
+    """
 
     failures: dict[_Key, Failure] = field(default_factory=dict)
     stuck: Failure | None = None
@@ -48,6 +50,7 @@ class _Page:
     recent: deque[Failure] = field(default_factory=lambda: deque(maxlen=_RECENT))
     cause: RestartCause = RestartCause.CHANGED
     restarts: Counter[RestartCause] = field(default_factory=Counter)
+    beside: set[Nonce] = field(default_factory=set)
     last_lines: tuple[str, ...] = ()
     starts: int = 0
     resuming: bool = False
@@ -63,7 +66,7 @@ class Books:
     def __init__(self) -> None:
         self._pages: dict[ModelName, _Page] = {}
         self._instances: dict[Nonce, tuple[ModelName, Instance]] = {}
-        self._last_words: dict[Nonce, tuple[str, ...]] = {}
+        self._last_words: dict[Nonce, tuple[Instance, tuple[str, ...]]] = {}
         self._desired: Mapping[ModelName, Collection[SpecHash]] = {}
         self._policies: Mapping[ModelName, OnFailure] = {}
 
@@ -101,9 +104,12 @@ class Books:
         return tuple(self._page(model).loaded)
 
     def lasting(self, model: ModelName) -> tuple[Failure, ...]:
-        """What is not tried again by itself, or costs so much that each try counts."""
+        """What is not tried again by itself, costs so much that each try counts, or is a crash
+        loop."""
         failures = self._page(model).failures.values()
-        return tuple(each for each in failures if each.permanent or each.costly)
+        return tuple(
+            each for each in failures if each.permanent or each.costly or each.is_crash_loop
+        )
 
     def restore(
         self,
@@ -189,26 +195,32 @@ class Books:
 
     def see(self, view: BackendView) -> None:
         """Note a live backend: a start is counted once, a load is remembered. To adopt one is no
-        start."""
+        start; one beside another that lives is the model's once it serves in its place."""
         page = self._page(view.model)
         if view.nonce not in self._instances:
-            self._instances[view.nonce] = (view.model, view.instance)
-            if view.adopted is not None:
+            if not view.was_loaded and self._living(view.model):
+                page.beside.add(view.nonce)
+            elif view.adopted is not None:
                 page.starts = max(page.starts, 1)
             else:
                 self._count_start(page)
+            self._instances[view.nonce] = (view.model, view.instance)
             page.resuming = False
+        elif view.was_loaded and view.nonce in page.beside:
+            page.beside.discard(view.nonce)
+            self._count_start(page)
         if view.was_loaded and view.instance not in page.loaded:
             page.loaded[view.instance] = None
             while len(page.loaded) > _KEPT_INSTANCES:
                 del page.loaded[next(iter(page.loaded))]
 
     def book_exit(self, exited: BackendExited) -> None:
-        self._page(exited.model).cause = _CAUSES.get(exited.during, RestartCause.CHANGED)
         if exited.during == "stop":
-            self._last_words[exited.nonce] = exited.last_lines
+            self._last_words[exited.nonce] = (exited.instance, exited.last_lines)
+            self._instances.pop(exited.nonce, None)
             return  # `BackendStopped` follows, and says whether the stop was a failure
         self._instances.pop(exited.nonce, None)
+        self._note_end(exited.model, exited.nonce, _CAUSES[exited.during])
         if not self._wanted(exited.model, exited.instance.spec_hash):
             return
         page = self._page(exited.model)
@@ -273,14 +285,18 @@ class Books:
 
     def _book_stop(self, stopped: BackendStopped, at: float) -> None:
         _, instance = self._instances.pop(stopped.nonce, (None, None))
-        last_lines = self._last_words.pop(stopped.nonce, ())
+        instance, last_lines = self._last_words.pop(stopped.nonce, (instance, ()))
         page = self._page(stopped.model)
         page.stuck = None
         page.resuming = stopped.failure is None and not self._living(stopped.model)
-        if stopped.failure is None or instance is None:
+        if instance is None:  # nobody knows it, or it has ended before it was told to
             return
-        hung = stopped.ran_seconds is not None
-        page.cause = RestartCause.HUNG if hung else RestartCause.LOAD_FAILED
+        hung, cause = stopped.ran_seconds is not None, RestartCause.CHANGED
+        if stopped.failure is not None:
+            cause = RestartCause.HUNG if hung else RestartCause.LOAD_FAILED
+        self._note_end(stopped.model, stopped.nonce, cause)
+        if stopped.failure is None:
+            return
         if not self._wanted(stopped.model, instance.spec_hash):
             return
         page.last_lines = last_lines
@@ -327,6 +343,19 @@ class Books:
         for key in gone:
             del failures[key]
         return next(reversed(gone.values()), None)
+
+    def _note_end(self, model: ModelName, nonce: Nonce, cause: RestartCause) -> None:
+        """Of one that was to take another's place: a try that failed, and no end of the model's own
+        process. Its end makes way for the one beside it at once."""
+        page = self._page(model)
+        if nonce in page.beside:
+            page.beside.discard(nonce)
+            return
+        page.cause = cause
+        page.beside &= self._instances.keys()
+        if page.beside:
+            page.beside.pop()
+            self._count_start(page)
 
     def _count_start(self, page: _Page) -> None:
         if page.starts:

@@ -319,6 +319,7 @@ def seen_of(
                 held=judged.held.get(view.nonce, {}),
                 failed_check=view.failed_check,
                 adopted=view.adopted,
+                died=view.died,
             )
             for view in seen.views.get(name, ())
         ),

@@ -1,7 +1,7 @@
 """What failed is tried before its time: its files were mended, its engine was replaced, there are
 other GPUs, it has other checks or more time, or somebody asked for it (R7)."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from reconciler.apply.comparisons import Comparisons
 from reconciler.apply.hub_questions import HubQuestions
@@ -9,20 +9,17 @@ from reconciler.apply.mendings import Mendings
 from reconciler.apply.pushes import Pushes
 from reconciler.backend.inventory import Build, Inventory
 from reconciler.backend.offer import HubSays
-from reconciler.loop.archive import Archive
+from reconciler.loop.archive import Archive, Lifted
 from reconciler.loop.books import Books
 from reconciler.loop.chronicle import Chronicle
 from reconciler.loop.commands import Commands
 from reconciler.loop.gpus import Gpus
 from reconciler.loop.reverts import Reverts
-from reconciler.plan.checks import Check
-from reconciler.plan.desired import Desired, DesiredModel, ModelSpec
+from reconciler.loop.terms import Terms, terms_of
+from reconciler.plan.desired import Desired, ModelSpec
 from reconciler.plan.gpu_roll import Roll, gains
 from reconciler.plan.ids import ModelName
 from reconciler.plan.observed import Failure
-
-_Terms = tuple[tuple[Check, ...], float, float]
-"""Of a load: what is asked of it, and how long it may take."""
 
 
 class Pardons:
@@ -52,7 +49,7 @@ class Pardons:
         self._chronicle = chronicle
         self._known = inventory()
         self._roll: Roll | None = None
-        self._terms: Mapping[ModelName, _Terms] = {}
+        self._terms: Mapping[ModelName, Terms] = {}
 
     def grant(self, books: Books, desired: Desired | None) -> bool:
         """Whether there was a reason to."""
@@ -87,7 +84,9 @@ class Pardons:
 
     def _recall(self, books: Books, roll: Roll | None) -> bool:
         """Whether blocks of earlier agents are lifted."""
-        lifted = tuple(self._archive.review(roll))
+        return self._lift(books, tuple(self._archive.review(roll)))
+
+    def _lift(self, books: Books, lifted: Collection[Lifted]) -> bool:
         for each in lifted:
             books.lift(each.model, each.failure)
             self._chronicle.forgiven(each.model, each.failure, each.why)
@@ -105,8 +104,8 @@ class Pardons:
     def _recheck(self, books: Books, desired: Desired) -> bool:
         """Whether what may have failed a check, or taken too long, has other checks or other limits
         now: they are in no hash."""
-        before, self._terms = self._terms, {each.name: _terms(each) for each in desired.models}
-        forgiven = False
+        before, self._terms = self._terms, {each.name: terms_of(each) for each in desired.models}
+        forgiven = self._lift(books, tuple(self._archive.recheck(desired)))
         for model, terms in self._terms.items():
             if before.get(model, terms) == terms:
                 continue
@@ -159,10 +158,6 @@ class Pardons:
                     self._mendings.try_anew(spec)
         self._comparisons.hurry(model)
         return forgiven
-
-
-def _terms(model: DesiredModel) -> _Terms:
-    return model.checks, model.timeouts.ready, model.timeouts.first_answer
 
 
 def _builds_for(spec: ModelSpec, inventory: Inventory) -> Iterator[Build]:

@@ -373,11 +373,10 @@ class Reconciler:
     ) -> ModelFacts:
         model = outlook.model
         look = scene.looks.get(model)
-        effect = seen.in_flight.get(model)
         return ModelFacts(
             desired=look.desired if look else None,
             views=seen.views.get(model, ()),
-            stopping=effect.nonce if effect is not None else None,
+            effect=seen.in_flight.get(model),
             choice=look.assessment.choice if look else None,
             restarts=self._books.restarts(model),
             restart_causes=self._books.restart_causes(model),

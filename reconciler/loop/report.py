@@ -1,6 +1,6 @@
 """From a plan and what is there to the status that is published (PURE)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from reconciler.apply.backends import BackendView
@@ -18,6 +18,7 @@ from reconciler.plan.observed import Failure, FilesCached, InFlight
 from reconciler.plan.phase import State
 from reconciler.status import (
     Device,
+    DrainingStatus,
     Endpoint,
     FailureNote,
     ModelDetail,
@@ -38,13 +39,13 @@ class ModelFacts:
     """What the loop knows of one model beside its outlook.
 
     `desired` is None for one that only still runs; `choice`: the backend that would be started.
-    `files`: what is cached of it. `stopping`: the process whose stop is under way.
+    `files`: what is cached of it. `effect`: what is under way for it.
     `drifts`: of processes that an earlier agent has started, as clauses.
     """
 
     desired: DesiredModel | None
     views: tuple[BackendView, ...] = ()
-    stopping: Nonce | None = None
+    effect: InFlight | None = None
     choice: Choice | None = None
     restarts: int = 0
     restart_causes: tuple[tuple[str, int], ...] = ()
@@ -56,6 +57,11 @@ class ModelFacts:
     noticed: Noticed | None = None
     degraded: str | None = None
     drifts: Mapping[Nonce, str] = field(default_factory=dict)
+
+    @property
+    def stopping(self) -> Nonce | None:
+        """The process whose stop is under way."""
+        return self.effect.nonce if self.effect is not None else None
 
     @property
     def failures_in_a_row(self) -> int:
@@ -100,6 +106,7 @@ def model_status(
         port=view.launch.port if view else None,
         restarts=facts.restarts,
         target=_target(target, coming) if target else None,
+        draining=tuple(_draining(outlook, facts, wall)),
         degraded=facts.degraded,
         endpoint=_endpoint(view, facts, outlook),
         max_in_flight=desired.max_in_flight if desired else None,
@@ -153,7 +160,13 @@ def planned(
         waits=waits,
         next_at=wall(made.next_at) if made.next_at is not None else None,
         under_way=tuple(
-            UnderWay(model=model, kind=effect.kind, since=wall(effect.since), detail=effect.detail)
+            UnderWay(
+                model=model,
+                kind=effect.kind,
+                since=wall(effect.since),
+                detail=effect.detail,
+                pid=effect.pid,
+            )
             for model, effect in sorted(in_flight.items())
         ),
     )
@@ -177,8 +190,29 @@ def _reason(outlook: Outlook, view: BackendView | None) -> str:
 
 def _target(target: Target, coming: BackendView | None) -> TargetStatus:
     lacks = f"; {coming.progress}" if coming is not None and coming.progress else ""
-    reason = f"{target.reason}{lacks}"
-    return TargetStatus(spec_hash=target.spec_hash, state=target.state, reason=reason)
+    return TargetStatus(
+        spec_hash=target.spec_hash,
+        state=target.state,
+        reason=f"{target.reason}{lacks}",
+        pid=coming.pid if coming is not None else None,
+    )
+
+
+def _draining(outlook: Outlook, facts: ModelFacts, wall: Wall) -> Iterator[DrainingStatus]:
+    """Those that live still. What the plan has just begun to stop is stopping, too."""
+    alive = {view.nonce for view in facts.views}
+    for each in outlook.draining:
+        since = each.since
+        if facts.effect is not None and facts.effect.nonce == each.nonce:
+            since = facts.effect.since
+        if each.nonce in alive:
+            yield DrainingStatus(
+                nonce=each.nonce,
+                pid=each.pid,
+                spec_hash=each.spec_hash,
+                reason=each.reason,
+                since=wall(since) if since is not None else None,
+            )
 
 
 def _is_in_trouble(outlook: Outlook) -> bool:

@@ -10,17 +10,19 @@ from reconciler.loop.reverts import Reversion
 from reconciler.plan import retry
 from reconciler.plan.desired import Desired, DesiredModel
 from reconciler.plan.ids import FilesDigest, ModelName, SpecHash
+from reconciler.plan.observed import Failure
 from reconciler.plan.revert import may_revert
 
 _Loop = tuple[ModelName, SpecHash, FilesDigest | None]
 
 
 class Troubles:
-    """What was told last."""
+    """What was told last. `books`: as they were read at the start: an agent before this one has
+    told of the loops in them."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, books: Books) -> None:
         self._journal = journal
-        self._loops: set[_Loop] = set()
+        self._loops = set(_loops(books))
         self._reverted: dict[ModelName, Reversion] = {}
 
     def tell(
@@ -45,18 +47,14 @@ class Troubles:
         )
 
     def _tell_loops(self, books: Books) -> None:
-        before, self._loops = self._loops, set()
-        for model in books.models():
-            failure = books.failure(model)
-            if failure is None or not failure.is_crash_loop:
-                continue
-            loop = (model, failure.spec_hash, failure.files_digest)
-            self._loops.add(loop)
+        before, now = self._loops, _loops(books)
+        self._loops = set(now)
+        for loop, failure in now.items():
             if loop not in before:
                 self._journal.record(
                     EventKind.CRASH_LOOP,
                     retry.told(failure),
-                    model=model,
+                    model=loop[0],
                     level=Level.WARNING,
                     count=failure.count,
                     during=failure.during,
@@ -85,6 +83,15 @@ class Troubles:
         for model in self._reverted.keys() - reversions.keys():
             reason = _ended_because(self._reverted.pop(model), wanted.get(model))
             self._journal.record(EventKind.REVERT_ENDED, reason, model=model)
+
+
+def _loops(books: Books) -> dict[_Loop, Failure]:
+    newest = {model: books.failure(model) for model in books.models()}
+    return {
+        (model, failure.spec_hash, failure.files_digest): failure
+        for model, failure in newest.items()
+        if failure is not None and failure.is_crash_loop
+    }
 
 
 def _ended_because(reversion: Reversion, wanted: DesiredModel | None) -> str:

@@ -20,8 +20,8 @@ from reconciler.apply.gpu_watch import GpuWatch
 from reconciler.apply.histories import Histories
 from reconciler.apply.hub_questions import HubQuestions
 from reconciler.apply.liveness import Liveness, Surroundings
-from reconciler.apply.log_reader import Logs
 from reconciler.apply.mendings import Mendings
+from reconciler.apply.model_log import Logs
 from reconciler.apply.pushes import Pushes
 from reconciler.apply.stop import Hurry, Stopper
 from reconciler.backend.discovery import Discovery
@@ -201,10 +201,9 @@ async def assembled(
         await stack.enter_async_context(effects)
         reverts = Reverts(cache.lookup, lambda: engines.inventory)
         books = Books()
-        archive = Archive(
-            Histories(settings.data_dir / "history"), boot_id(), lambda: engines.inventory
-        )
-        await asyncio.to_thread(archive.open, books, now=clock.monotonic())
+        histories = Histories(settings.data_dir / "history")
+        archive = Archive(histories, boot_id(), lambda: engines.inventory, clock)
+        await asyncio.to_thread(archive.open, books)
         numbers = await asyncio.to_thread(_numbers, settings)
         publisher = Publisher(
             status=board.current(),
@@ -291,7 +290,7 @@ async def assembled(
                 clock=clock,
                 publisher=publisher,
                 chronicle=chronicle,
-                troubles=Troubles(journal),
+                troubles=Troubles(journal, books),
                 metrics=metrics,
                 show_plan=board.show_plan,
                 max_parallel_loads=settings.max_parallel_loads,

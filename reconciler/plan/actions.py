@@ -78,6 +78,18 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Draining:
+    """A process beside the one that serves, or is to: it gets no new work, and ends. `since`: when
+    its stop began; None: it has not yet."""
+
+    nonce: Nonce
+    pid: int
+    spec_hash: SpecHash
+    reason: str
+    since: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
     """What the plan says of one model: its state, why, and what is coming.
 
@@ -93,6 +105,7 @@ class Outlook:
     process: Nonce | None = None
     asked_again: bool = False
     coming: Nonce | None = None
+    draining: tuple[Draining, ...] = ()
     target: Target | None = None
     retry_at: float | None = None
     needs: Needs = field(default_factory=dict)

@@ -19,6 +19,9 @@ _READS_REMOVED = (
 )
 
 
+DIED = "what is left of it is being ended; the next try is planned then"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """What the planner weighs for one model.
@@ -100,6 +103,22 @@ class Case:
             return None
         return f"files changed ({running.files_digest[:12]} → {self.instance.files_digest[:12]})"
 
+    def surplus_because(self, ends: ObservedProcess) -> str:
+        """Why a process should not be there."""
+        process = self.process
+        if ends.died:
+            return f"{ends.doing}; {DIED}"
+        if self.wanted is None or process is None:
+            return "removed from the manifest" if self.desired is None else "enabled: false"
+        changed = self.difference(ends)
+        if changed is None or ends.instance == process.instance:
+            return f"a second process of the model; pid {process.pid} stays"
+        if not ends.loads and not process.loads:
+            return f"{changed}; pid {process.pid} serves in its place"
+        if not self.runs_as_wanted or process.loads:
+            return f"{changed} during its load"
+        return f"{changed}, which pid {process.pid} serves"
+
 
 def cases(desired: Desired, observed: Observed) -> list[Case]:
     """A case for each model that is desired or of which something is there, sorted by name."""
@@ -154,7 +173,7 @@ def _ranked(
         sorted(
             seen.processes,
             key=lambda process: (
-                is_stopping(seen, process),
+                is_stopping(seen, process) or process.died,
                 process.loads,
                 process.hung is not None or process.misplaced is not None,
                 not _is_wanted(process, wanted, instance),
@@ -181,6 +200,7 @@ def _coming(
             if _is_wanted(each, wanted, instance)
             and not (each.reads_removed_files and instance is not None)
             and not is_stopping(seen, each)
+            and not each.died
         ),
         None,
     )

@@ -46,7 +46,8 @@ class ObservedProcess:
     this agent has started it.
     `reads_removed_files`: it has files open, or mapped, that have gone from the cache since.
     `held`: bytes of each memory that come back when it ends; none where nobody has asked.
-    `failed_check`: which, and how; None: none has failed.
+    `failed_check`: which, and how; None: none has failed. `died`: its first process, unasked; who
+    is left of it is being ended, and then its exit is told.
     """
 
     nonce: Nonce
@@ -62,6 +63,7 @@ class ObservedProcess:
     held: Mapping[Pool, int] = field(default_factory=dict)
     failed_check: str | None = None
     adopted: Adoption | None = None
+    died: bool = False
 
     @property
     def phase(self) -> ProcessPhase:
@@ -85,6 +87,8 @@ class ObservedProcess:
     @property
     def doing(self) -> str:
         """In words."""
+        if self.died:
+            return f"has died (pid {self.pid})"
         if self.loaded_at is not None:
             return f"serves (pid {self.pid})"
         if self.was_loaded:
@@ -146,8 +150,8 @@ class InFlight:
     """The one effect that is under way for a model. `detail`: progress, for operators.
 
     `gpus`: the devices that a start has taken, `gpu_share` of each (None: the whole). `nonce`: the
-    process that a stop ends; None: the one of `spec_hash`. `aborting`: a fetch that was told to
-    give up and has not ended yet.
+    process that a stop ends; None: the one of `spec_hash`. `pid`: its pid. `aborting`: a fetch that
+    was told to give up and has not ended yet.
     """
 
     kind: EffectKind
@@ -157,6 +161,7 @@ class InFlight:
     gpus: tuple[GpuUuid, ...] = ()
     gpu_share: float | None = None
     nonce: Nonce | None = None
+    pid: int | None = None
     aborting: bool = False
 
 

@@ -1,7 +1,7 @@
 """What a plan says of a model: its state, why, and what is coming beside it."""
 
-from reconciler.plan.actions import Outlook, StopBackend, Target
-from reconciler.plan.case import Case
+from reconciler.plan.actions import Draining, Outlook, StopBackend, Target
+from reconciler.plan.case import Case, is_stopping
 from reconciler.plan.observed import EffectKind, ObservedProcess, ProcessPhase
 from reconciler.plan.phase import State
 from reconciler.plan.step import Step
@@ -49,10 +49,23 @@ def _with_process(case: Case, process: ObservedProcess, step: Step) -> Outlook:
         process=process.nonce,
         asked_again=state is State.LOADING and process.was_loaded,
         coming=case.coming.nonce if case.coming is not None else None,
+        draining=tuple(_draining(case, each) for each in case.surplus),
         target=target,
         retry_at=_retry_at(step),
         needs=case.seen.needs,
         download_bytes=case.seen.download_bytes,
+    )
+
+
+def _draining(case: Case, process: ObservedProcess) -> Draining:
+    effect = case.seen.in_flight
+    since = effect.since if effect is not None and is_stopping(case.seen, process) else None
+    return Draining(
+        nonce=process.nonce,
+        pid=process.pid,
+        spec_hash=process.instance.spec_hash,
+        reason=case.surplus_because(process),
+        since=since,
     )
 
 
@@ -65,5 +78,7 @@ def _doing(case: Case, process: ObservedProcess, step: Step) -> tuple[State, str
     stops = isinstance(action, StopBackend) and action.nonce == process.nonce
     if stops or case.stopping:
         return State.UNLOADING, f"stops (pid {process.pid})"
+    if process.died:
+        return State.UNLOADING, process.doing
     loaded = process.phase is ProcessPhase.LOADED
     return State.LOADED if loaded else State.LOADING, process.doing

@@ -10,7 +10,7 @@ from reconciler.plan.actions import (
     StopBackend,
     StopLeftover,
 )
-from reconciler.plan.case import Case, is_stopping
+from reconciler.plan.case import DIED, Case, is_stopping
 from reconciler.plan.desired import DesiredModel, Strategy
 from reconciler.plan.ids import ModelName
 from reconciler.plan.observed import (
@@ -139,6 +139,8 @@ def _free(case: Case, now: float) -> Step:
         return step if process is None else _stop(case, process, step, step.reason, now)
     if process is None or case.stopping:
         return _towards(case, case.wanted, now)
+    if process.died:
+        return Step(state=State.PENDING, reason=DIED)
     if process.misplaced is not None:
         return _fail(case, process, process.misplaced, now)
     if process.hung is not None:
@@ -344,21 +346,7 @@ def _end_surplus(case: Case, now: float) -> Step:
     step = replace(_free(replace(case, surplus=()), now), needs_room=False)
     waits = step.waiting(f"goes on once pid {ends.pid} has ended")
     step = waits if case.wanted is not None else replace(step, action=None)
-    return _stop(case, ends, step, _surplus_because(case, ends), now)
-
-
-def _surplus_because(case: Case, ends: ObservedProcess) -> str:
-    process = case.process
-    if case.wanted is None or process is None:
-        return "removed from the manifest" if case.desired is None else "enabled: false"
-    changed = case.difference(ends)
-    if changed is None or ends.instance == process.instance:
-        return f"a second process of the model; pid {process.pid} stays"
-    if not case.runs_as_wanted or process.loads:
-        return f"{changed} during its load"
-    if ends.loads:
-        return f"{changed}, which pid {process.pid} serves"
-    return f"{changed}; pid {process.pid} serves in its place"
+    return step if ends.died else _stop(case, ends, step, case.surplus_because(ends), now)
 
 
 def _end_leftover(case: Case) -> Step:

@@ -16,7 +16,7 @@ class Servers:
         self._traffic = traffic
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await reply.send_json(send, view.servers(self._board.current(), self._traffic.of_model))
+        await reply.send_json(send, view.servers(self._board.current(), self._traffic))
 
 
 class Self:
@@ -27,7 +27,7 @@ class Self:
         self._traffic = traffic
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await reply.send_json(send, view.server(self._board.current(), self._traffic.of_model))
+        await reply.send_json(send, view.server(self._board.current(), self._traffic))
 
 
 class Models:

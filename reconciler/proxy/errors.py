@@ -313,7 +313,8 @@ def model_disabled(model: ModelStatus) -> Problem:
 def model_not_ready(model: ModelStatus, now: float) -> Problem:
     """`now`: Unix time. Blocked models wait for a change by a person: clients shall not insist.
 
-    The reason says what the next try waits for.
+    The reason says what the next try waits for. What is loaded and cannot be asked has just died,
+    or is being stopped: the next status says so.
     """
     if model.state is State.BLOCKED:
         headers: tuple[Header, ...] = (_DO_NOT_RETRY, NOT_STARTED)
@@ -322,10 +323,12 @@ def model_not_ready(model: ModelStatus, now: float) -> Problem:
     else:
         due = math.ceil(datetime.fromisoformat(model.retry_at).timestamp() - now)
         headers = _retry_after(min(max(1, due), _LATER_SECONDS))
+    gone = model.state is State.LOADED
+    cause = "its process is just ending" if gone else f"it is {model.state}: {model.reason}"
     return Problem(
         status=503,
         code="model_not_ready",
-        message=f"cannot answer for model {model.name!r}: it is {model.state}: {model.reason}",
+        message=f"cannot answer for model {model.name!r}: {cause}",
         headers=headers,
         model=model.name,
     )

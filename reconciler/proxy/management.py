@@ -75,7 +75,7 @@ class Models:
         if status.unknown_because == JUST_STARTED:  # an empty list would be taken for the truth
             await reply.send_problem(scope, send, errors.node_starting(JUST_STARTED))
         else:
-            await reply.send_json(send, management_view.models(status, self._traffic.of_model))
+            await reply.send_json(send, management_view.models(status, self._traffic))
 
 
 class Model:
@@ -90,7 +90,7 @@ class Model:
         if isinstance(model, Problem):
             await reply.send_problem(scope, send, model)
         else:
-            await reply.send_json(send, management_view.model(model, self._traffic.of_model))
+            await reply.send_json(send, management_view.model(model, self._traffic))
 
 
 class Plan:

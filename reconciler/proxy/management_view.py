@@ -113,6 +113,7 @@ def _under_way(effect: UnderWay) -> Json:
         "kind": effect.kind,
         "since": effect.since,
         "detail": effect.detail,
+        "pid": effect.pid,
     }
 
 
@@ -126,6 +127,10 @@ def _outlook(outlook: Outlook) -> Json:
         if target
         else None,
         "asked_again": outlook.asked_again,
+        "draining": [
+            {"pid": each.pid, "spec_hash": each.spec_hash, "reason": each.reason}
+            for each in outlook.draining
+        ],
         **figures_of(outlook.needs),
         "download_bytes": outlook.download_bytes,
     }

@@ -3,16 +3,21 @@
 Fields after `target` in a model, and after `conditions` in a server, are additions within `api: 1`.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import asdict
+from typing import Protocol
 
 from reconciler.plan.desired import ModelType
 from reconciler.plan.gpu_mode import GpuMode
-from reconciler.plan.ids import ModelName
+from reconciler.plan.ids import ModelName, Nonce
 from reconciler.status import Condition, Device, Engine, Json, ModelStatus, Status
 
-InFlight = Callable[[ModelName], int]
-"""How many requests a model is working on."""
+
+class InFlight(Protocol):
+    """How many requests are worked on: by all processes of a model, and by one process."""
+
+    def of_model(self, model: ModelName) -> int: ...
+    def in_flight(self, nonce: Nonce) -> int: ...
 
 
 def servers(status: Status, in_flight: InFlight) -> Json:
@@ -88,7 +93,7 @@ def one_model(model: ModelStatus, in_flight: InFlight) -> Json:
         "state": model.state,
         "reason": model.reason,
         "gpu_ids": model.gpu_ids,
-        "in_flight": in_flight(model.name),
+        "in_flight": in_flight.of_model(model.name),
         "spec_hash": model.spec_hash,
         "digest": model.digest,
         "pid": model.pid,
@@ -106,6 +111,16 @@ def one_model(model: ModelStatus, in_flight: InFlight) -> Json:
         "engine": asdict(model.engine) if model.engine else None,
         "degraded": model.degraded,
         "warnings": model.detail.warnings,
+        "draining": [
+            {
+                "pid": each.pid,
+                "spec_hash": each.spec_hash,
+                "in_flight": in_flight.in_flight(each.nonce),
+                "since": each.since,
+                "reason": each.reason,
+            }
+            for each in model.draining
+        ],
     }
 
 
@@ -117,7 +132,12 @@ def _target(model: ModelStatus) -> Json | None:
     target = model.target
     if target is None:
         return None
-    return {"spec_hash": target.spec_hash, "state": target.state, "reason": target.reason}
+    return {
+        "spec_hash": target.spec_hash,
+        "state": target.state,
+        "reason": target.reason,
+        "pid": target.pid,
+    }
 
 
 def _newer(model: ModelStatus) -> Json | None:

@@ -57,6 +57,20 @@ async def test_last_lines_are_of_this_start_only(world: World) -> None:
     assert exited.last_lines == ("loading x",)
 
 
+async def test_of_two_at_a_time_each_has_its_own_last_lines(world: World) -> None:
+    """As in a surge that fails."""
+    old = await world.spawn(argv=("sh", "-c", "while echo old; do sleep 0.02; done"))
+    new = await world.spawn(argv=("sh", "-c", "echo new; sleep 0.2; printf torn; exit 3"))
+    exited = await world.exit_of(new)
+
+    assert exited.last_lines == ("new", "torn")
+    assert new.log_path.read_text().endswith(
+        f"during the load, {exited.uptime_seconds:.1f} s after its start\n"
+    )
+    await world.stop(old)
+    assert "new" not in old.log_path.read_text()
+
+
 async def test_a_flood_of_output_blocks_nobody(world: World) -> None:
     view = await world.spawn_loaded("--log-megabytes", "10")
 
@@ -71,7 +85,7 @@ async def test_a_log_that_grows_too_long_is_rotated_while_its_backend_runs(world
     await world.backends.open()
 
     view = await world.spawn_loaded("--log-megabytes", "2")
-    older = view.log_path.with_name("x.log.1")
+    older = view.log_path.with_name("x@1.log.1")
     await world.until(older.exists, "the log is rotated")
 
     assert older.stat().st_size > 2 * 1024 * 1024

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -48,7 +49,9 @@ HISTORY = History(
                 builds=("vllm 1",),
                 gpus=(("GPU-1", "H200"),),
                 drivers=("driver 1 (nvml)",),
+                terms="0123456789abcdef",
             ),
+            at=datetime(2026, 1, 2, 3, 4, 5, 6000, tzinfo=UTC),
         ),
     ),
     loaded=(Instance(spec_hash=spec_hash(SPEC), files_digest=FilesDigest("f1")),),

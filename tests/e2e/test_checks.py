@@ -65,6 +65,20 @@ def test_what_fails_a_check_never_serves_and_says_what_came(agent: Agent) -> Non
 
 
 @pytest.mark.slow
+def test_checks_that_were_edited_while_no_agent_ran_lift_their_block(agent: Agent) -> None:
+    agent.write(checked(WRONG, on_failure="stop"))
+    agent.start()
+    agent.wait_up()
+    agent.wait_state("a", "blocked")
+    for check in (WRONG, RIGHT):
+        assert agent.stop() == 0
+        agent.write(checked(check, on_failure="stop"))
+        agent.start()
+        agent.wait_up()
+        agent.wait_state("a", "blocked" if check is WRONG else "loaded")
+
+
+@pytest.mark.slow
 def test_a_check_that_gets_no_answer_in_time_has_failed(agent: Agent) -> None:
     never = '{STAND_IN: "--hang --probe-well"}'
     agent.write(checked(RIGHT, env=never, timeouts="{first_answer: 2s}"))

@@ -243,7 +243,7 @@ def test_logs_are_read_from_the_data_folder_when_the_agent_is_gone(running: Agen
 
     assert result.returncode == 0
     assert "listening on " in result.stdout
-    assert result.stderr == f"no agent is known; reading {running.data}/logs/chat.log\n"
+    assert result.stderr == f"no agent is known; reading {running.data}/logs/chat@1.log\n"
     assert unknown.returncode == 1
     assert "it has logs of chat\n" in unknown.stderr
 

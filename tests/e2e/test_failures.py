@@ -28,6 +28,31 @@ def test_a_killed_backend_is_started_again_and_the_reason_is_visible(agent: Agen
     assert agent.model("b")["pid"] == other  # type: ignore[index]
 
 
+@pytest.mark.slow
+def test_what_has_died_says_so_while_the_rest_of_it_ends_and_then_when_it_comes_back(
+    agent: Agent,
+) -> None:
+    """Its child takes the two seconds that it has after TERM."""
+    agent.write(manifest(model("a", env='{STAND_IN: "--child ignore-term"}')))
+    agent.start()
+    agent.wait_up()
+    victim = agent.wait_state("a", "loaded")["pid"]
+    os.kill(victim, signal.SIGKILL)
+    message = ""
+    for state, said in (
+        ("unloading", f"has died (pid {victim}); what is left of it is being ended"),
+        ("error", "killed by SIGKILL"),
+    ):
+        agent.wait_state("a", state)
+        answer = agent.post("/v1/chat/completions", {"model": "a", "messages": []})
+        assert answer.status_code == 503
+        message = answer.json()["error"]["message"]
+        assert f"it is {state}: {said}" in message
+        assert 1 <= int(answer.headers["retry-after"]) <= 6
+    assert "next try after" in message
+    assert agent.wait_state("a", "loaded")["restarts"] == 1
+
+
 def test_a_backend_that_dies_at_start_is_in_error_with_its_last_lines(agent: Agent) -> None:
     """Scenario 5, llama-swap#100: noticed at once, not after the whole load timeout."""
     agent.write(manifest(model("a", env='{STAND_IN: "--exit-after 0 --exit-code 3"}')))

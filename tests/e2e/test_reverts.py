@@ -5,6 +5,7 @@ Scenario 15, ray#66290: an update that cannot load removes nothing that serves.
 
 import json
 import signal
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -128,6 +129,31 @@ def test_nothing_comes_back_where_nothing_is_kept(agent: Agent) -> None:
     assert blocked["degraded"] is None
     assert "crash loop, 3 failures in a row" in blocked["reason"]
     assert events(agent).count("CrashLoop") == 1
+    kill(agent)
+    agent.start()
+    agent.wait_up()
+    again = agent.wait_state("a", "blocked")
+    assert "crash loop, 3 failures in a row" in again["reason"]
+    assert events(agent).count("CrashLoop") == 0
+
+
+@pytest.mark.slow
+def test_the_next_try_of_what_failed_is_due_when_it_was_whatever_becomes_of_the_agent(
+    agent: Agent,
+) -> None:
+    up(agent)
+    agent.write(manifest(entry("--exit-after 0 --exit-code 3")))
+    before = agent.wait_model("a", is_reverted)
+    for end in (kill, Agent.stop):
+        end(agent)
+        agent.start()
+        agent.wait_up()
+        after = agent.wait_model("a", is_reverted)
+        moved = datetime.fromisoformat(after["retry_at"]) - datetime.fromisoformat(
+            before["retry_at"]
+        )
+        assert abs(moved) < timedelta(seconds=1)
+        assert after["target"] == before["target"]
 
 
 def test_a_block_and_the_last_good_spec_outlive_the_agent(agent: Agent) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.cli.command import xgen_model
 from tests.e2e.agent import Agent, is_alive, llama_server_stand_in
 from tests.e2e.conftest import MakeAgent
 from tests.e2e.manifests import REAL_PREFIX, manifest, model, real_model
@@ -85,9 +86,42 @@ def test_a_change_under_load_fails_no_request_and_cuts_no_answer(agent: Agent) -
     assert set(users.answers) == {200}
     wait_until(lambda: not is_alive(old), what="the end of the old process")
     after = agent.wait_model("a", lambda entry: entry["reason"] == f"serves (pid {now['pid']})")
-    assert after["restarts"] == 1
+    assert (after["restarts"], after["draining"]) == (1, [])
     page = agent.client.get(f"{agent.url}/metrics").text
     assert 'xgen_model_restarts_total{model="a",reason="changed"} 1' in page
+
+
+@pytest.mark.slow
+def test_who_drains_is_seen_and_since_when_and_with_how_many_requests(agent: Agent) -> None:
+    agent.write(
+        manifest(model("a", env='{STAND_IN: "--probe-well --chunks 600 --chunk-interval 0.1"}'))
+    )
+    agent.start()
+    agent.wait_up()
+    before = agent.wait_state("a", "loaded")
+    long = asks("a", stream=True, max_tokens=600)
+    with agent.client.stream("POST", f"{agent.url}{CHAT}", json=long) as answer:
+        text = answer.iter_text()
+        next(text)
+        agent.write(manifest(model("a", env='{STAND_IN: "--ready-after 3"}')))
+        coming = agent.wait_model("a", lambda entry: (entry["target"] or {}).get("pid") is not None)
+        assert coming["target"]["pid"] not in (None, before["pid"])
+        assert coming["draining"] == []
+        now = agent.wait_model("a", lambda entry: bool(entry["draining"]))
+        assert now["pid"] == coming["target"]["pid"]
+        (drains,) = now["draining"]
+        assert (drains["pid"], drains["spec_hash"]) == (before["pid"], before["spec_hash"])
+        assert (drains["in_flight"], now["in_flight"]) == (1, 1)
+        assert drains["since"] is not None
+        assert f"pid {now['pid']} serves in its place" in drains["reason"]
+        plan = agent.client.get(f"{agent.url}/api/management/plan").json()
+        assert [each["pid"] for each in plan["models"][0]["draining"]] == [before["pid"]]
+        under_way = [(each["kind"], each["pid"]) for each in plan["under_way"]]
+        assert under_way == [("stop", before["pid"])]
+        shown = xgen_model("status", "--data-dir", agent.data).stdout
+        assert f"pid {before['pid']} drains since" in " ".join(shown.split())
+    agent.wait_model("a", lambda entry: entry["draining"] == [])
+    assert not is_alive(before["pid"])
 
 
 @pytest.mark.slow
@@ -106,6 +140,8 @@ def test_what_never_gets_ready_costs_nothing_and_the_next_good_one_comes(agent: 
 
     assert (failed["state"], failed["pid"]) == ("loaded", old)
     assert "not ready within 1s" in failed["target"]["reason"]
+    assert failed["restarts"] == 0
+    assert "xgen_model_restarts_total{" not in agent.client.get(f"{agent.url}/metrics").text
     assert agent.post(CHAT, asks("a")).status_code == 200
     agent.write(manifest(model("a", env=NEW)))
     now = agent.wait_model("a", lambda entry: entry["target"] is None and entry["pid"] != old)
@@ -125,7 +161,7 @@ def test_a_change_of_mind_ends_the_new_process_and_leaves_the_old_one(agent: Age
     agent.write(manifest(model("a", strategy="surge")))
 
     wait_until(lambda: agent.processes() == [old], what="the old process alone")
-    assert agent.wait_model("a", lambda entry: entry["target"] is None)["restarts"] == 1
+    assert agent.wait_model("a", lambda entry: entry["target"] is None)["restarts"] == 0
 
 
 def test_recreate_stops_the_old_process_first(agent: Agent) -> None:

@@ -1,11 +1,13 @@
 """Blocks of an earlier agent hold until what they depend on is otherwise (R7)."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from reconciler.apply.histories import Histories
+from reconciler.atomic_file import PARTIAL
 from reconciler.backend.engine_files import Stamp
 from reconciler.backend.engines import Assessment
 from reconciler.backend.inventory import Inventory
@@ -13,17 +15,33 @@ from reconciler.loop.archive import Archive
 from reconciler.loop.books import Books
 from reconciler.loop.gpus import Gpus
 from reconciler.loop.observation import Look
-from reconciler.plan.desired import DesiredModel, OnFailure
+from reconciler.plan.checks import TextCheck
+from reconciler.plan.desired import Desired, DesiredModel, OnFailure, Timeouts
 from reconciler.plan.gpu_roll import Roll
-from reconciler.plan.ids import GpuUuid, ModelName
+from reconciler.plan.ids import GpuUuid, ModelName, NodeName
 from reconciler.plan.retry import next_attempt_at
 from reconciler.plan.revert import LastGood
 from reconciler.plan.spec_hash import spec_hash
 from tests.backend.build import files, gpu, inventory, llama_server, model
-from tests.loop.test_books import WANTED, M, books, books_of, exited, failed
+from tests.loop.test_books import WANTED, M, books, books_of, exited, failed, view
 
 SPEC = replace(model(M), spec_hash=WANTED.spec_hash)
 GOOD = LastGood(spec=SPEC.spec, spec_hash=spec_hash(SPEC.spec), files_digest=WANTED.files_digest)
+
+
+@dataclass(kw_only=True)
+class Moments:
+    """A clock that stands still. `offset`: of the wall, in seconds after 1970."""
+
+    now: float = 10.0
+    offset: float = 1_000_000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def wall(self, moment: float) -> str:
+        at = datetime.fromtimestamp(moment + self.offset, UTC)
+        return at.isoformat(timespec="milliseconds")
 
 
 class Node:
@@ -36,21 +54,29 @@ class Node:
         self.desired: DesiredModel = SPEC
         self.roll = Roll()
         self.books = Books()
+        self.clock = Moments()
         self.archive = self._archive()
 
     def _archive(self) -> Archive:
-        return Archive(Histories(self.folder), self.boot, lambda: self.builds)
+        return Archive(Histories(self.folder), self.boot, lambda: self.builds, self.clock)
 
     async def keep(self, *gone: ModelName) -> None:
         look = Look(desired=self.desired, files=files(), assessment=Assessment())
         looks = {} if M in gone else {M: look}
         await self.archive.keep(self.books, [looks], Gpus(roll=self.roll))
 
-    def restart(self) -> list[str]:
-        """Gives what is lifted at the start."""
+    def restart(self, *, after: float = 40.0, ahead: float = 5000.0) -> list[str]:
+        """Gives what is lifted at the start. `after`: seconds; by then the agent's own clock is so
+        much `ahead`, as after a reboot."""
+        self.clock = Moments(now=self.clock.now + after + ahead, offset=self.clock.offset - ahead)
         self.books, self.archive = Books(), self._archive()
-        self.archive.open(self.books, now=50.0)
-        lifted = [*self.archive.review(None), *self.archive.review(self.roll)]
+        self.archive.open(self.books)
+        wanted = Desired(node=NodeName("n"), revision="r", models=(self.desired,))
+        lifted = [
+            *self.archive.review(None),
+            *self.archive.recheck(wanted),
+            *self.archive.review(self.roll),
+        ]
         for each in lifted:
             self.books.lift(each.model, each.failure)
         return [each.why for each in lifted]
@@ -69,7 +95,7 @@ async def node(tmp_path: Path) -> Node:
 async def test_a_block_outlives_the_agent(node: Node) -> None:
     assert node.restart() == []
     (block,) = node.books.lasting(M)
-    assert (block.reason, block.count, block.at) == ("exited with code 1", 3, 50.0)
+    assert (block.reason, block.count) == ("exited with code 1", 3)
     await node.keep()
     assert node.restart() == []
     assert node.books.lasting(M)
@@ -152,7 +178,69 @@ async def test_tries_that_stop_what_serves_do_not_begin_anew(tmp_path: Path) -> 
     node.restart()
     (failure,) = node.books.lasting(M)
     assert (failure.count, failure.permanent) == (2, False)
-    assert next_attempt_at(failure, key=M) == 650.0
+
+
+async def test_the_next_try_is_due_when_it_was_however_often_the_agent_restarts(
+    tmp_path: Path,
+) -> None:
+    node = Node(tmp_path)
+    node.books = books_of(OnFailure.REVERT)
+    node.books.book_exit(exited("load"))  # at 10, so its next try is due at 310
+    await node.keep()
+    written = (tmp_path / f"{M}.json").read_bytes()
+    for passed in (100.0, 200.0, 300.0, 400.0):
+        node.restart(after=100.0)
+        (failure,) = node.books.lasting(M)
+        due = next_attempt_at(failure, key=M)
+        assert due is not None
+        assert due - node.clock.now == pytest.approx(300.0 - passed)
+        await node.keep()
+    assert (tmp_path / f"{M}.json").read_bytes() == written
+
+
+async def test_a_wall_clock_that_was_set_back_makes_no_try_wait_longer_than_its_pause(
+    tmp_path: Path,
+) -> None:
+    node = Node(tmp_path)
+    node.books = books_of(OnFailure.REVERT)
+    node.books.book_exit(exited("load"))
+    await node.keep()
+    node.restart(after=-80_000.0)
+    (failure,) = node.books.lasting(M)
+    assert failure.at == node.clock.now
+
+
+async def test_other_checks_or_times_lift_it_though_no_agent_ran_when_they_were_edited(
+    node: Node,
+) -> None:
+    await node.keep()
+    check = TextCheck(text="count", chat=False, contains=("1",), max_tokens=1)
+    node.desired = replace(node.desired, checks=(check,))
+    assert node.restart() == ["its checks or timeouts have changed"]
+    assert node.books.lasting(M) == ()
+
+
+async def test_other_checks_lift_nothing_that_failed_before_its_load(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.books = books()
+    refused = replace(failed("start"), files_digest=WANTED.files_digest, permanent=True)
+    node.books.book_outcome(refused, at=1.0)
+    await node.keep()
+    node.desired = replace(node.desired, timeouts=Timeouts(ready=7.0))
+    assert node.restart() == []
+    assert node.books.lasting(M)
+
+
+async def test_a_crash_loop_is_known_to_the_next_agent(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.books = books()
+    node.books.see(view(loaded=True))
+    for _ in range(3):
+        node.books.book_exit(exited("run"))
+    await node.keep()
+    node.restart()
+    (failure,) = node.books.lasting(M)
+    assert (failure.count, failure.permanent, failure.is_crash_loop) == (3, False, True)
 
 
 async def test_nothing_is_kept_of_a_model_that_is_gone(node: Node) -> None:
@@ -162,7 +250,7 @@ async def test_nothing_is_kept_of_a_model_that_is_gone(node: Node) -> None:
 
 
 async def test_a_disk_that_takes_nothing_is_told_and_tried_again(node: Node) -> None:
-    obstacle = node.folder / f"{M}.partial"
+    obstacle = node.folder / f"{M}.json{PARTIAL}"
     obstacle.mkdir()
     node.books.note_good(M, GOOD)
     await node.keep()

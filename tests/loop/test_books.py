@@ -190,8 +190,10 @@ def test_a_fetch_that_went_well_ends_the_row_of_failed_ones() -> None:
 
 def test_restarts_count_starts_after_the_first() -> None:
     made = books()
-    for nonce in ("n1", "n1", "n2"):
+    for nonce in ("n1", "n1"):
         made.see(view(nonce))
+    made.book_exit(exited("load", "n1"))
+    made.see(view("n2"))
     assert made.restarts(M) == 1
 
 
@@ -297,6 +299,7 @@ def test_to_adopt_is_no_restart_and_what_follows_it_is_one() -> None:
         kept.see(replace(view(nonce), adopted=Adoption(at=0.0, was_loaded=True)))
     assert kept.restarts(M) == 0
 
+    kept.book_outcome(BackendStopped(model=M, nonce=Nonce("n2")), at=1.0)
     kept.book_exit(exited("run"))
     kept.see(view("n3"))
 
@@ -376,7 +379,40 @@ def test_a_start_beside_what_serves_is_for_a_change_whatever_was_before() -> Non
     made.book_exit(exited("run", "n1"))
     made.see(view("n2", OLD, loaded=True))
     made.see(view("n3"))
+    made.see(view("n3", loaded=True))
     assert made.restart_causes(M) == (("changed", 1), ("crashed", 1))
+
+
+def test_tries_beside_what_serves_are_no_restarts_of_it() -> None:
+    made = books_of(OnFailure.REVERT)
+    made.see(view("old", OLD, loaded=True))
+    made.see(view("n1"))
+    made.book_exit(exited("load", "n1"))
+    made.see(view("n2"))
+    made.book_exit(exited("stop", "n2"))
+    made.book_outcome(BackendStopped(model=M, nonce=Nonce("n2"), failure="not ready"), at=1.0)
+    made.see(view("n3"))
+    assert made.restart_causes(M) == ()
+    failure = made.failure(M)
+    assert failure is not None
+    assert failure.count == 2
+    made.see(view("n3", loaded=True))
+    assert made.restart_causes(M) == (("changed", 1),)
+    made.book_exit(exited("stop", "old", OLD))
+    made.book_outcome(BackendStopped(model=M, nonce=Nonce("old")), at=1.0)
+    made.book_exit(exited("run", "n3"))
+    made.see(view("n4"))
+    assert made.restart_causes(M) == (("changed", 1), ("crashed", 1))
+
+
+def test_what_loads_beside_one_that_crashes_takes_its_place_at_once() -> None:
+    made = books_of(OnFailure.REVERT)
+    made.see(view("old", OLD, loaded=True))
+    made.see(view("n1"))
+    made.book_exit(exited("run", "old", OLD))
+    assert made.restart_causes(M) == (("crashed", 1),)
+    made.see(view("n1", loaded=True))
+    assert made.restarts(M) == 1
 
 
 def test_what_is_stopped_for_one_that_serves_already_does_not_resume() -> None:

@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
+from reconciler.apply.backends import BackendView
 from reconciler.apply.pushes import Noticed
 from reconciler.backend.inventory import Inventory
 from reconciler.loop.report import ModelFacts, model_status
-from reconciler.plan.actions import Outlook, Target
+from reconciler.plan.actions import Draining, Outlook, Target
 from reconciler.plan.ids import FilesDigest, SpecHash
-from reconciler.plan.observed import FilesCached, Push
+from reconciler.plan.observed import EffectKind, FilesCached, InFlight, Push
 from reconciler.plan.phase import State
 from reconciler.status import Doing, ModelStatus, Progress
 from tests.backend.build import model
@@ -68,6 +69,31 @@ def test_a_push_that_comes_beside_what_serves_says_how_far_it_is() -> None:
 OLD, NEW = view("old", loaded=True), replace(view("new"), progress="health: 503 Loading model")
 
 
+def stop_of(process: BackendView) -> InFlight:
+    spec_hash = process.instance.spec_hash
+    return InFlight(kind=EffectKind.STOP, spec_hash=spec_hash, since=7.0, nonce=process.nonce)
+
+
+def test_what_drains_is_told_from_the_tick_on_that_stops_it_until_it_is_gone() -> None:
+    """Its stop is under way before the next plan knows of it."""
+    drains = Draining(
+        nonce=OLD.nonce, pid=4, spec_hash=OLD.instance.spec_hash, reason="spec changed"
+    )
+    outlook = Outlook(
+        model=M, state=State.LOADED, reason="serves", process=NEW.nonce, draining=(drains,)
+    )
+    loaded = replace(NEW, loaded_at=9.0, progress="")
+
+    begun = reported(outlook, views=(OLD, loaded), effect=stop_of(OLD))
+    held_up = reported(outlook, views=(OLD, loaded))
+    gone = reported(outlook, views=(loaded,))
+
+    (told,) = begun.draining
+    assert (told.pid, told.reason, told.since) == (4, "spec changed", "7.0")
+    assert [each.since for each in held_up.draining] == [None]
+    assert gone.draining == ()
+
+
 def test_of_two_processes_the_one_that_the_plan_names_serves() -> None:
     """One effect a model: the stop of the one must not hide the other's endpoint."""
     target = Target(spec_hash=SpecHash("1:new"), state=State.LOADING, reason="loads (pid 8)")
@@ -83,13 +109,14 @@ def test_of_two_processes_the_one_that_the_plan_names_serves() -> None:
     after = Outlook(model=M, state=State.LOADED, reason="serves", process=NEW.nonce)
 
     while_it_loads = reported(before, views=(OLD, NEW))
-    while_the_old_one_stops = reported(after, views=(OLD, loaded), stopping=OLD.nonce)
-    while_it_stops_itself = reported(after, views=(loaded,), stopping=NEW.nonce)
+    while_the_old_one_stops = reported(after, views=(OLD, loaded), effect=stop_of(OLD))
+    while_it_stops_itself = reported(after, views=(loaded,), effect=stop_of(NEW))
 
     assert while_it_loads.endpoint is not None
     assert while_it_loads.endpoint.nonce == OLD.nonce
     assert while_it_loads.target is not None
     assert while_it_loads.target.reason == "loads (pid 8); health: 503 Loading model"
+    assert while_it_loads.target.pid == NEW.pid
     assert while_the_old_one_stops.endpoint is not None
     assert while_the_old_one_stops.endpoint.nonce == NEW.nonce
     assert while_it_stops_itself.endpoint is None

@@ -11,8 +11,11 @@ from reconciler.loop.troubles import Troubles
 from reconciler.plan.actions import Outlook
 from reconciler.plan.desired import Desired, DesiredModel, OnFailure
 from reconciler.plan.ids import NodeName, Nonce, SpecHash
+from reconciler.plan.observed import Failure
 from reconciler.plan.phase import State
 from reconciler.plan.revert import Trouble
+from tests.loop.test_books import WANTED as INSTANCE
+from tests.loop.test_books import M, books, exited
 from tests.plan.test_revert import GOOD, NAME, WANTED
 
 REVERSION = Reversion(wanted=WANTED, good=GOOD, trouble=Trouble(reason="exited with code 3"))
@@ -46,11 +49,28 @@ def test_a_model_is_degraded_while_its_last_good_spec_serves_or_comes(
     assert (said or "") in (told or "")
 
 
+def test_a_crash_loop_is_told_once_over_agents_too() -> None:
+    told = []
+    restored: tuple[Failure, ...] = ()
+    for exits in (4, 2):
+        journal, made = Journal(node=NodeName("n"), now=lambda: "t"), books()
+        made.restore(M, failures=restored, loaded=[INSTANCE], last_good=None)
+        troubles = Troubles(journal, made)
+        for _ in range(exits):
+            made.book_exit(exited("run"))
+            troubles.tell(made, {}, {}, None)
+        restored = made.lasting(M)
+        told.append([event.reason for event in journal.after(0).events])
+    assert told == [["crash loop, 3 failures in a row: exited with code 1"], []]
+    assert restored[0].count == 6
+
+
 def test_nothing_is_told_of_a_last_good_spec_that_never_came() -> None:
     journal = Journal(node=NodeName("n"), now=lambda: "t")
-    troubles, books = Troubles(journal), Books()
-    troubles.tell(books, {NAME: REVERSION}, {}, given(WANTED))
-    troubles.tell(books, {}, {}, given(WANTED))
+    known = Books()
+    troubles = Troubles(journal, known)
+    troubles.tell(known, {NAME: REVERSION}, {}, given(WANTED))
+    troubles.tell(known, {}, {}, given(WANTED))
     assert journal.after(0).events == ()
 
 
@@ -78,10 +98,11 @@ def test_the_end_of_a_revert_says_why_and_a_crash_meanwhile_is_no_end(
     models: tuple[DesiredModel, ...], reason: str
 ) -> None:
     journal = Journal(node=NodeName("n"), now=lambda: "t")
-    troubles, books = Troubles(journal), Books()
+    known = Books()
+    troubles = Troubles(journal, known)
     for told in ({NAME: "goes back"}, {}, {NAME: "runs"}):
-        troubles.tell(books, {NAME: REVERSION}, told, given(WANTED))
-    troubles.tell(books, {}, {}, given(*models))
+        troubles.tell(known, {NAME: REVERSION}, told, given(WANTED))
+    troubles.tell(known, {}, {}, given(*models))
     told_of = [(event.kind, event.reason) for event in journal.after(0).events]
     assert told_of == [
         (EventKind.MODEL_REVERTED, "goes back"),

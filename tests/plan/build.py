@@ -117,6 +117,7 @@ def process(data: Data) -> ObservedProcess:
         hung=Hang(reason=data["hung"], since=data["since"]) if "hung" in data else None,
         reads_removed_files=data.get("reads_removed_files", False),
         failed_check=data.get("failed_check"),
+        died=data.get("died", False),
         held={pool: size * MIB for pool, size in _by_pool(data.get("held")).items()},
         adopted=Adoption(at=data["adopted"], was_loaded=data.get("was_loaded", False))
         if "adopted" in data
@@ -262,13 +263,16 @@ def _order(action: Action) -> str:
 
 
 def outlook_lines(outlook: Outlook) -> list[str]:
-    """The state; then, where there are, what is coming and when it is tried again."""
+    """The state; then, where there are, what is coming, what drains, and when it is tried again."""
     lines = [f"{outlook.state}: {outlook.reason}"]
     if outlook.target is not None:
         target = outlook.target
         lines.append(f"→ {target.spec_hash} {target.state}: {target.reason}")
     if outlook.asked_again:
         lines.append("asked again")
+    for each in outlook.draining:
+        since = f" since {each.since:g}" if each.since is not None else ""
+        lines.append(f"drains pid {each.pid}, {each.spec_hash}{since}: {each.reason}")
     if outlook.retry_at is not None:
         lines.append(f"retry at {outlook.retry_at:.1f}")
     return lines

@@ -168,6 +168,12 @@ class PlannerAgainstTheWorld(RuleBasedStateMachine):
         self.world.crash(name, data.draw(st.sampled_from(self.world.processes[name])))
 
     @precondition(lambda self: self.world.processes)
+    @rule(data=st.data())
+    def the_first_process_of_a_backend_dies(self, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from(sorted(self.world.processes)))
+        self.world.die(name, data.draw(st.sampled_from(self.world.processes[name])))
+
+    @precondition(lambda self: self.world.processes)
     @rule(data=st.data(), recovers=st.sampled_from([False, False, True]))
     def backend_hangs(self, data: st.DataObject, recovers: bool) -> None:
         name = data.draw(st.sampled_from(sorted(self.world.processes)))
@@ -255,6 +261,7 @@ class PlannerAgainstTheWorld(RuleBasedStateMachine):
         for process in self.world.processes.get(start.model, ()):
             assert process.loaded_at is not None
             assert process.hung is None
+            assert not process.died
             assert process.instance != start.instance
             model = (self.world.manifest or {})[start.model]
             assert model.strategy is not Strategy.RECREATE
@@ -321,7 +328,8 @@ class PlannerAgainstTheWorld(RuleBasedStateMachine):
         world.manifest = world.manifest or {}
         made = self.tick()
         for _ in range(200):
-            if not world.under_way and not world.loading() and made.next_at is None:
+            busy = world.under_way or world.loading() or world.dying()
+            if not busy and made.next_at is None:
                 break
             world.finish_well()
             if not world.under_way and not world.plan().actions:

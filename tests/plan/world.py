@@ -209,6 +209,9 @@ class World:
         """Every effect under way succeeds, and every load."""
         for name in sorted(self.under_way):
             self.end(name, well=True)
+        for name, processes in sorted(self.processes.items()):
+            for process in [each for each in processes if each.died]:
+                self.crash(name, process)
         for name in sorted(self.loading()):
             self.load(name)
 
@@ -226,14 +229,16 @@ class World:
     def load(self, name: ModelName) -> None:
         """The processes of this model that load answer for the first time."""
         self.processes[name] = [
-            process if process.loaded_at is not None else replace(process, loaded_at=self.now)
+            process
+            if process.loaded_at is not None or process.died
+            else replace(process, loaded_at=self.now)
             for process in self.processes[name]
         ]
 
     def hang(self, name: ModelName, hung: Hang | None) -> None:
         """The loaded processes of this model do nothing from now on, or work again."""
         self.processes[name] = [
-            process if process.loaded_at is None else replace(process, hung=hung)
+            process if process.loaded_at is None or process.died else replace(process, hung=hung)
             for process in self.processes[name]
         ]
 
@@ -242,6 +247,15 @@ class World:
         self.processes[name] = [
             replace(process, reads_removed_files=True) for process in self.processes[name]
         ]
+
+    def die(self, name: ModelName, process: ObservedProcess) -> None:
+        """Its first process; the exit is told later, by `crash`."""
+        self.processes[name] = [
+            replace(each, died=True) if each is process else each for each in self.processes[name]
+        ]
+
+    def dying(self) -> bool:
+        return any(each.died for processes in self.processes.values() for each in processes)
 
     def crash(self, name: ModelName, process: ObservedProcess) -> None:
         self._remove(name, process)
@@ -316,6 +330,8 @@ def check_hung_ones_end(world: World, made: Plan) -> None:
         failure = world.failures.get(name)
         waits = failure is not None and failure.during == "stop"
         if name in world.under_way or name in left or waits:
+            continue
+        if any(process.died for process in processes):
             continue
         if any(process.hung is not None for process in processes):
             nonces = {process.nonce for process in processes}

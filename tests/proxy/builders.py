@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from reconciler.apply.log_reader import Logs
+from reconciler.apply.model_log import Logs
 from reconciler.errors import XgenError
 from reconciler.events import Journal
 from reconciler.plan.desired import Format, ModelType

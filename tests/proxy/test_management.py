@@ -146,7 +146,7 @@ async def test_the_plan_is_told_in_its_documented_shape() -> None:
                 "reason": "in the manifest and not running",
             }
         ],
-        "under_way": [{"model": "b", "kind": "fetch", "since": "t1", "detail": "5 %"}],
+        "under_way": [{"model": "b", "kind": "fetch", "since": "t1", "detail": "5 %", "pid": None}],
         "models": [
             {
                 "name": "a",
@@ -154,6 +154,7 @@ async def test_the_plan_is_told_in_its_documented_shape() -> None:
                 "reason": "starts",
                 "target": None,
                 "asked_again": False,
+                "draining": [],
                 "memory": {
                     "total_bytes": 65,
                     "complete": True,

@@ -6,10 +6,19 @@ from typing import Any
 
 import msgspec
 
-from reconciler.plan.ids import FilesDigest, ModelName, NodeName, SpecHash
+from reconciler.plan.ids import FilesDigest, ModelName, NodeName, Nonce, SpecHash
 from reconciler.plan.phase import State
 from reconciler.proxy import view
-from reconciler.status import Condition, Device, Doing, Progress, Revision, Status, TargetStatus
+from reconciler.status import (
+    Condition,
+    Device,
+    Doing,
+    DrainingStatus,
+    Progress,
+    Revision,
+    Status,
+    TargetStatus,
+)
 from tests.proxy.builders import KEY, model, status
 
 
@@ -29,6 +38,11 @@ def _full_status() -> Status:
             seconds_left=2.0,
         ),
         target=TargetStatus(spec_hash=SpecHash("1:ef"), state=State.CACHING, reason="new flags"),
+        draining=(
+            DrainingStatus(
+                nonce=Nonce("old"), pid=41, spec_hash=SpecHash("1:cd"), reason="why", since="t"
+            ),
+        ),
     )
     return replace(
         status(serving, model("a")),
@@ -59,8 +73,15 @@ def _seen(body: object) -> Any:
     return json.loads(msgspec.json.encode(body))
 
 
-def _in_flight(name: ModelName) -> int:
-    return 3 if name == "llm" else 0
+class _InFlight:
+    def of_model(self, model: ModelName) -> int:
+        return 3 if model == "llm" else 0
+
+    def in_flight(self, nonce: Nonce) -> int:
+        return 2 if nonce == "old" else 0
+
+
+_in_flight = _InFlight()
 
 
 def test_servers_have_the_shape_that_peers_read() -> None:
@@ -98,7 +119,10 @@ def test_a_model_has_every_field_of_the_contract() -> None:
         "spec_hash": "1:ab",
         "digest": "cd",
         "pid": 42,
-        "target": {"spec_hash": "1:ef", "state": "caching", "reason": "new flags"},
+        "target": {"spec_hash": "1:ef", "state": "caching", "reason": "new flags", "pid": None},
+        "draining": [
+            {"pid": 41, "spec_hash": "1:cd", "in_flight": 2, "since": "t", "reason": "why"}
+        ],
     }
     assert serving | expected == serving
     assert serving["progress"] == {
