@@ -217,7 +217,7 @@ def _findings(subject: Subject) -> Iterator[Finding]:
         yield skip("manifest", "none is given", "give --manifest PATH")
     else:
         node = subject.node or str(remembered or host)
-        desired, found = manifest_findings(subject.manifest, subject.git, node)
+        desired, found = manifest_findings(subject.manifest, subject.git, node, subject.permissions)
         yield from found
     yield from hub_findings(subject.hub, desired)
     yield from mirror_findings(os.environ)

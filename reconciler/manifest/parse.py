@@ -170,6 +170,7 @@ class _File:
             path=dotted(finding.loc),
             message=finding.message,
             severity=finding.severity,
+            allowed_by=finding.allowed_by,
         )
 
 

@@ -18,7 +18,8 @@ class Problem:
     """One complaint: `file:line:column: path: message`.
 
     `place` is None where no file can be named (an empty listing). `path` is dotted and may be empty
-    (a syntax error). `related`: the other places that the message speaks of.
+    (a syntax error). `related`: the other places that the message speaks of. `allowed_by`: see
+    `Finding`.
     """
 
     place: Place | None
@@ -26,6 +27,7 @@ class Problem:
     message: str
     severity: Severity = Severity.ERROR
     related: tuple[Place, ...] = ()
+    allowed_by: str | None = None
 
     def __str__(self) -> str:
         parts = [str(self.place) if self.place else "", self.path, self.message]
@@ -54,13 +56,15 @@ def dotted(loc: Loc) -> str:
 class Finding:
     """A complaint about one place of one document, before it is known where that place stands.
 
-    `at_key`: it is the key that is wrong, not what it holds.
+    `at_key`: it is the key that is wrong, not what it holds. `allowed_by`: with which option it is
+    right on a node.
     """
 
     loc: Loc
     message: str
     severity: Severity = Severity.ERROR
     at_key: bool = False
+    allowed_by: str | None = None
 
 
 def shown(value: object) -> str:

@@ -171,11 +171,15 @@ def _refused(loc: Loc, what: str, ruling: Ruling, option: str, hint: str = "") -
     """An error, or a warning where a node may allow it."""
     if ruling.never:
         return Finding(loc=loc, message=f"the {what} is refused: {ruling.reason}", at_key=True)
-    message = (
-        f"the {what} is refused, except on nodes whose operator allows it "
-        f"({option} {ruling.name}): {ruling.reason}{hint}"
+    allowed_by = f"{option} {ruling.name}"
+    return Finding(
+        loc=loc,
+        message=f"the {what} is refused, except on nodes whose operator allows it "
+        f"({allowed_by}): {ruling.reason}{hint}",
+        severity=Severity.WARNING,
+        at_key=True,
+        allowed_by=allowed_by,
     )
-    return Finding(loc=loc, message=message, severity=Severity.WARNING, at_key=True)
 
 
 def _map(value: JsonValue) -> _Map:

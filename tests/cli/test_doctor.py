@@ -61,6 +61,25 @@ def test_a_machine_that_is_well_passes_and_nothing_is_made(root: Path) -> None:
     assert not (root / "data").exists()
 
 
+def test_what_the_node_allows_is_no_warning(root: Path) -> None:
+    env = {"LD_PRELOAD": "/lib/x.so", "LD_AUDIT": "/lib/y.so"}
+    (root / "m.json").write_bytes(manifest(model("m", gpus=0, env=env)))
+
+    _, strict = checked(root)
+    _, one = checked(root, "--allow-engine-env", "LD_PRELOAD")
+    _, both = checked(root, "--allow-engine-env", "LD_PRELOAD", "--allow-engine-env", "LD_AUDIT")
+
+    assert "(--allow-engine-env LD_PRELOAD)" in strict["manifest"][0]["message"]
+    (said,) = one["manifest"]
+    assert said["level"] == "warn"
+    assert "(--allow-engine-env LD_PRELOAD)" not in said["message"]
+    assert "(--allow-engine-env LD_AUDIT)" in said["message"]
+    (said,) = both["manifest"]
+    allowed = "--allow-engine-env LD_AUDIT, --allow-engine-env LD_PRELOAD"
+    assert said["level"] == "ok"
+    assert said["message"].endswith(f"; this node allows what it asks for: {allowed}")
+
+
 def test_says_whether_backends_get_a_group_of_their_own(root: Path) -> None:
     _, found = checked(root)
 

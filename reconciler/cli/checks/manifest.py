@@ -7,6 +7,7 @@ import typer
 from reconciler.cli.candidate import look_at
 from reconciler.cli.checks.finding import Finding, fail, ok, warn
 from reconciler.errors import XgenError
+from reconciler.manifest.policy import ALLOW_FLAG, ALLOW_VARIABLE, Permissions
 from reconciler.manifest.select import select
 from reconciler.plan.desired import Desired
 from reconciler.source.git_access import GitAccess
@@ -14,9 +15,10 @@ from reconciler.source.git_address import is_address
 
 
 def manifest_findings(
-    place: str, access: GitAccess, node: str
+    place: str, access: GitAccess, node: str, permissions: Permissions
 ) -> tuple[Desired | None, list[Finding]]:
-    """What the node would run (None: that cannot be said), and what there is to say of it."""
+    """What the node would run (None: that cannot be said), and what there is to say of it; what
+    the node allows is no warning there."""
     try:
         inspection = look_at(place, access)
     except (typer.BadParameter, XgenError) as exc:
@@ -28,10 +30,19 @@ def manifest_findings(
     desired = select(inspection.manifest, node=node, revision="")
     said = f"{place} is valid, with {len(inspection.manifest.models)} models"
     found = ok("manifest", said)
-    if problems:
-        warnings = "; ".join(str(problem) for problem in problems)
+    allowed = _allowed(permissions)
+    if used := allowed & {problem.allowed_by for problem in problems if problem.allowed_by}:
+        named = ", ".join(sorted(used))
+        found = ok("manifest", f"{said}; this node allows what it asks for: {named}")
+    if doubts := [problem for problem in problems if problem.allowed_by not in allowed]:
+        warnings = "; ".join(map(str, doubts))
         found = warn("manifest", f"{said}; {warnings}", _closer(place))
     return desired, [found, *_selection(desired)]
+
+
+def _allowed(permissions: Permissions) -> frozenset[str]:
+    flags = (f"{ALLOW_FLAG} {name}" for name in permissions.flags)
+    return frozenset((*flags, *(f"{ALLOW_VARIABLE} {name}" for name in permissions.variables)))
 
 
 def _step(place: str) -> str:
