@@ -18,6 +18,7 @@ from reconciler.source.git_access import GitAccess
 from reconciler.source.git_address import is_address, parse_address
 from reconciler.source.git_reader import GitReader
 from reconciler.source.listing import read_listing
+from reconciler.source.names import shown_name
 from reconciler.source.snapshot import Snapshot
 
 
@@ -63,6 +64,9 @@ def _read(place: str, access: GitAccess) -> Snapshot:
 
 def _shown(place: str, name: str) -> str:
     """A name that leads to the file from here; in a repository, from its root."""
+    if is_address(place):
+        path = shown_name(parse_address(place).path)
+        return name if path in ("", name) else f"{path}/{name}"
     return str(Path(place) / name) if os.path.isdir(place) else name
 
 

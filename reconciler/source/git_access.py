@@ -48,6 +48,14 @@ class GitAccess:
         }
         return ((flag, path) for flag, path in given.items() if path is not None)
 
+    def needed(self, address: GitAddress) -> Iterator[Path]:
+        """Those without which this repository cannot be read."""
+        https, ssh = (self.token_file, self.ca_file), (self.ssh_key, self.known_hosts)
+        by_transport = {Transport.HTTPS: https, Transport.SSH: ssh}
+        for path in (*by_transport.get(address.transport, ()), self.allowed_signers):
+            if path is not None:
+                yield path
+
 
 PUBLIC = GitAccess()
 """Without credentials."""

@@ -26,7 +26,8 @@ _MAX_POINTER_BYTES = 1024
 
 
 def read_commit(repository: GitRepository, commit: str, path: str) -> tuple[SourceFile, ...]:
-    """The files at `path` in a commit that was fetched.
+    """The files at `path` in a commit that was fetched: those of a folder by their names alone, as
+    a directory has them, so that a manifest that moves between the two stays the same files.
 
     Raises Rejected where there is no such place in it, or too much; GitFailed.
     """
@@ -38,43 +39,45 @@ def read_commit(repository: GitRepository, commit: str, path: str) -> tuple[Sour
         if entry is None:
             raise Rejected(f"there is no {shown_name(here)} in commit {commit[:12]}")
         if depth == len(parts) and entry.mode in _FILES:
-            return _read(repository, [(shown_name(path), entry)])
+            return _read(repository, "", [(shown_name(path), entry)])
         if entry.mode != _FOLDER:
             cause = _REFUSED.get(entry.mode, "it is a file")
             raise Rejected(f"cannot follow {shown_name(here)} in commit {commit[:12]}: {cause}")
         entries = repository.entries(entry.id)
-    prefix = f"{path}/" if path else ""
-    return _read(
-        repository,
-        [(shown_name(prefix + each.name), each) for each in entries if counts(each.name)],
-    )
+    prefix = shown_name(f"{path}/") if path else ""
+    named = [(shown_name(each.name), each) for each in entries if counts(each.name)]
+    return _read(repository, prefix, named)
 
 
 def _read(
-    repository: GitRepository, named: Sequence[tuple[str, TreeEntry]]
+    repository: GitRepository, prefix: str, named: Sequence[tuple[str, TreeEntry]]
 ) -> tuple[SourceFile, ...]:
     if len(named) > MAX_FILES:
         raise Rejected(f"there are {len(named)} files, and {MAX_FILES} at most are read")
-    files = [entry.id for _, entry in named if entry.mode in _FILES]
-    sizes = repository.sizes(files) if files else {}
+    ids = [entry.id for _, entry in named if entry.mode in _FILES]
+    sizes = repository.sizes(ids) if ids else {}
     fitting = {id: size for id, size in sizes.items() if size <= MAX_FILE_BYTES}
     if sum(fitting.values()) > MAX_TOTAL_BYTES:
         raise Rejected(f"the files hold more than {MAX_TOTAL_BYTES >> 20} MiB together")
     contents = repository.contents(fitting) if fitting else {}
-    return tuple(_file(name, entry, sizes, contents.get(entry.id)) for name, entry in named)
+    files = []
+    for name, entry in named:
+        content = contents.get(entry.id)
+        error = None
+        if (cause := _refused(entry, sizes, content)) is not None:
+            content, error = None, f"cannot read {prefix}{name}: {cause}"
+        files.append(SourceFile(name=name, content=content, error=error))
+    return tuple(files)
 
 
-def _file(
-    name: str, entry: TreeEntry, sizes: Mapping[str, int], content: bytes | None
-) -> SourceFile:
+def _refused(entry: TreeEntry, sizes: Mapping[str, int], content: bytes | None) -> str | None:
+    """Why it is not taken."""
     if entry.mode not in _FILES:
-        cause = _REFUSED.get(entry.mode, "it is no regular file")
-    elif sizes.get(entry.id, 0) > MAX_FILE_BYTES:
-        cause = "it is larger than 1 MiB"
-    elif content is None:
-        cause = "the server does not give its content"
-    elif len(content) <= _MAX_POINTER_BYTES and content.startswith(_LFS):
-        cause = "it is a pointer to Git LFS, which is not fetched; commit the file itself"
-    else:
-        return SourceFile(name=name, content=content)
-    return SourceFile(name=name, error=f"cannot read {name}: {cause}")
+        return _REFUSED.get(entry.mode, "it is no regular file")
+    if sizes.get(entry.id, 0) > MAX_FILE_BYTES:
+        return "it is larger than 1 MiB"
+    if content is None:
+        return "the server does not give its content"
+    if len(content) <= _MAX_POINTER_BYTES and content.startswith(_LFS):
+        return "it is a pointer to Git LFS, which is not fetched; commit the file itself"
+    return None

@@ -64,7 +64,7 @@ class GitReader:
         if not self._opened:
             self._repository.open()
             self._opened = True
-        stamps = [stamp_of(path) for _, path in self._access.files()]
+        stamps = [stamp_of(path) for path in self._access.needed(self._address)]
         name, tip = self._tip()
         # A signer who was added makes a commit good that was refused.
         standing = (name, tip, stamps if self._access.allowed_signers else None)

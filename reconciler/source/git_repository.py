@@ -57,11 +57,11 @@ class GitRepository:
 
     def open(self) -> None:
         """Write git's configuration, and take away what was left. Raises Transient."""
+        shutil.rmtree(self._home, ignore_errors=True)
         try:
             self._home.mkdir(mode=0o700, parents=True, exist_ok=True)
-            fresh = self._home / ".gitconfig.new"
-            fresh.write_text(configuration(self._address, self._access), encoding="utf-8")
-            fresh.replace(self._home / ".gitconfig")
+            text = configuration(self._address, self._access)
+            (self._home / ".gitconfig").write_text(text, encoding="utf-8")
         except OSError as exc:
             raise Transient(f"cannot write to {exc.filename}: {exc.strerror}") from exc
         self.discard()

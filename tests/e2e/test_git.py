@@ -177,6 +177,23 @@ def _wait_said(agent: Agent, words: str) -> None:
     )
 
 
+def test_a_manifest_that_moves_from_a_folder_to_a_repository_is_the_same_files(
+    agent: Agent, repository: Repository
+) -> None:
+    """One of them is broken on the way, and counts as it stood in the folder (R2)."""
+    agent.write(manifest(model("a")), "models.yaml")
+    agent.write(manifest(model("b")), "more.yaml")
+    agent.start()
+    agent.wait_up()
+    pids = [agent.wait_state(name, "loaded")["pid"] for name in "ab"]
+    agent.stop(signal.SIGKILL)
+    commit = repository.push({"prod/more.yaml": "spec: ["})
+    start(agent, repository)
+    wait_revision(agent, attempted=commit)
+    assert "more.yaml" in agent.wait_condition("ManifestValid", "False")["message"]
+    assert [agent.wait_state(name, "loaded")["pid"] for name in "ab"] == pids
+
+
 def test_an_agent_that_ends_takes_a_hanging_git_with_it(
     agent: Agent, repository: Repository, tmp_path: Path
 ) -> None:

@@ -60,7 +60,7 @@ def test_reads_a_folder_as_a_directory_is_read(repository: Repository, reader_of
         }
     )
     read = reader_of().read()
-    assert good(read) == {"m/a.yaml": "a", "m/b.yml": "b", "m/c.json": "c"}
+    assert good(read) == {"a.yaml": "a", "b.yml": "b", "c.json": "c"}
     assert read.snapshot.revision == commit
 
 
@@ -76,12 +76,12 @@ def test_follows_a_branch_over_pushes_and_rewritten_history(
     repository.push({"m/a.yaml": "1"})
     repository.push({"m/a.yaml": "2"})
     reader = reader_of()
-    assert good(reader.read()) == {"m/a.yaml": "2"}
+    assert good(reader.read()) == {"a.yaml": "2"}
     repository.run("reset", "--hard", "--quiet", "HEAD~1")
-    assert good(reader.read()) == {"m/a.yaml": "2"}
+    assert good(reader.read()) == {"a.yaml": "2"}
     commit = repository.push({"m/a.yaml": "3"}, "--amend")
     read = reader.read()
-    assert good(read) == {"m/a.yaml": "3"}
+    assert good(read) == {"a.yaml": "3"}
     assert read.snapshot.revision == commit
 
 
@@ -96,7 +96,7 @@ def test_follows_a_tag_that_moves(
         repository.run("tag", "--force", *kind, "v1")
         repository.run("push", "--quiet", "--force", "origin", "v1")
         read = reader.read()
-        assert good(read) == {"m/a.yaml": number}
+        assert good(read) == {"a.yaml": number}
         assert read.snapshot.revision == commit
 
 
@@ -106,9 +106,9 @@ def test_stays_with_a_commit_and_asks_nobody_again(
     commit = repository.push({"m/a.yaml": "1"})
     repository.push({"m/a.yaml": "2"})
     reader = reader_of(f"ref={commit}&path=m")
-    assert good(reader.read()) == {"m/a.yaml": "1"}
+    assert good(reader.read()) == {"a.yaml": "1"}
     shutil.rmtree(repository.bare)
-    assert good(reader.read()) == {"m/a.yaml": "1"}
+    assert good(reader.read()) == {"a.yaml": "1"}
 
 
 def test_asks_which_is_meant_where_a_branch_and_a_tag_share_a_name(
@@ -118,8 +118,8 @@ def test_asks_which_is_meant_where_a_branch_and_a_tag_share_a_name(
     repository.run("push", "--quiet", "origin", "HEAD:refs/tags/main")
     repository.push({"m/a.yaml": "2"})
     assert "refs/heads/main and refs/tags/main" in error(reader_of().read())
-    assert good(reader_of("ref=refs/tags/main&path=m").read()) == {"m/a.yaml": "1"}
-    assert good(reader_of("ref=refs/heads/main&path=m").read()) == {"m/a.yaml": "2"}
+    assert good(reader_of("ref=refs/tags/main&path=m").read()) == {"a.yaml": "1"}
+    assert good(reader_of("ref=refs/heads/main&path=m").read()) == {"a.yaml": "2"}
 
 
 def test_names_a_ref_or_a_path_that_is_not_there_and_takes_it_up_when_it_comes(
@@ -134,7 +134,7 @@ def test_names_a_ref_or_a_path_that_is_not_there_and_takes_it_up_when_it_comes(
     assert (read.reached, read.snapshot.revision) == (True, first)
     repository.push({"m/a.yaml": "1"})
     repository.run("push", "--quiet", "origin", "HEAD:refs/heads/next")
-    assert good(by_branch.read()) == good(by_path.read()) == {"m/a.yaml": "1"}
+    assert good(by_branch.read()) == good(by_path.read()) == {"a.yaml": "1"}
 
 
 def test_says_that_an_empty_repository_is_empty(reader_of: ReaderOf) -> None:
@@ -166,15 +166,15 @@ def test_refuses_what_leads_out_of_the_commit_by_its_path(
     repository.run("push", "--quiet", "origin", "HEAD:main")
     snapshot = reader_of().read().snapshot
     errors = {file.name: file.error for file in snapshot.files}
-    assert errors.pop("m/a.yaml") is None
+    assert errors.pop("a.yaml") is None
     assert errors == {
-        "m/big.yaml": "cannot read m/big.yaml: it is larger than 1 MiB",
-        "m/folder.yaml": "cannot read m/folder.yaml: it is a directory",
-        "m/lfs.yaml": "cannot read m/lfs.yaml: it is a pointer to Git LFS, which is not fetched; "
+        "big.yaml": "cannot read m/big.yaml: it is larger than 1 MiB",
+        "folder.yaml": "cannot read m/folder.yaml: it is a directory",
+        "lfs.yaml": "cannot read m/lfs.yaml: it is a pointer to Git LFS, which is not fetched; "
         "commit the file itself",
-        "m/link.yaml": "cannot read m/link.yaml: it is a symbolic link, and no link is followed "
+        "link.yaml": "cannot read m/link.yaml: it is a symbolic link, and no link is followed "
         "in a git repository",
-        "m/sub.yaml": "cannot read m/sub.yaml: it is a submodule, and those are not fetched",
+        "sub.yaml": "cannot read m/sub.yaml: it is a submodule, and those are not fetched",
     }
     assert "cannot follow linked " in error(reader_of("path=linked/a.yaml").read())
     assert "symbolic link" in error(reader_of("path=m/link.yaml").read())
@@ -194,9 +194,9 @@ def test_shows_names_that_no_terminal_can_take(repository: Repository, reader_of
     name = os.fsdecode(b"\xff\x1b[2J.yaml")
     repository.push({f"m/{name}": "a", "m/with blank.yaml": "b", "m/für.yaml": "c"})
     assert good(reader_of().read()) == {
-        "m/\\xff\\x1b[2J.yaml": "a",
-        "m/with blank.yaml": "b",
-        "m/für.yaml": "c",
+        "\\xff\\x1b[2J.yaml": "a",
+        "with blank.yaml": "b",
+        "für.yaml": "c",
     }
 
 
@@ -210,7 +210,7 @@ def test_fetches_little_of_a_large_repository(
     for number in range(5):
         (repository.work / "blob").write_bytes(os.urandom(size))
         repository.push({"m/a.yaml": str(number)})
-    assert good(reader_of().read()) == {"m/a.yaml": "4"}
+    assert good(reader_of().read()) == {"a.yaml": "4"}
     kept = sum(path.stat().st_size for path in (tmp_path / "scratch").rglob("*") if path.is_file())
     assert kept < (50_000 if filters else 2 * size)
 
@@ -223,7 +223,7 @@ def test_does_not_grow_over_many_pushes(
     most = packs = 0
     for number in range(60):
         repository.push({"m/a.yaml": str(number)})
-        assert good(reader.read()) == {"m/a.yaml": str(number)}
+        assert good(reader.read()) == {"a.yaml": str(number)}
         packs = len(list((tmp_path / "scratch").rglob("*.pack")))
         most = max(most, packs)
     assert packs < most
@@ -234,13 +234,13 @@ def test_makes_a_damaged_scratch_anew(
 ) -> None:
     repository.push({"m/a.yaml": "1"})
     reader = reader_of()
-    assert good(reader.read()) == {"m/a.yaml": "1"}
+    assert good(reader.read()) == {"a.yaml": "1"}
     damages: list[Callable[[Path], None]] = [_zero_all, _remove_all, _lock_all, shutil.rmtree]
     for number, damage in enumerate(damages, start=2):
         (scratch,) = (tmp_path / "scratch").glob("repository-*")
         damage(scratch)
         repository.push({"m/a.yaml": str(number)})
-        assert good(reader.read()) == {"m/a.yaml": str(number)}
+        assert good(reader.read()) == {"a.yaml": str(number)}
 
 
 def _zero_all(scratch: Path) -> None:
@@ -268,7 +268,7 @@ def test_starts_over_what_an_earlier_agent_has_left(
     repository.push({"m/a.yaml": "1"})
     reader_of().read()
     _lock_all(next((tmp_path / "scratch").glob("repository-*")))
-    assert good(reader_of().read()) == {"m/a.yaml": "1"}
+    assert good(reader_of().read()) == {"a.yaml": "1"}
     assert len(list((tmp_path / "scratch").glob("repository-*"))) == 1
 
 
@@ -284,7 +284,7 @@ def test_keeps_its_revision_while_the_repository_is_away(
     assert read.snapshot.revision == commit
     assert "does not appear to be a git repository" in error(read)
     away.rename(repository.bare)
-    assert good(reader.read()) == {"m/a.yaml": "1"}
+    assert good(reader.read()) == {"a.yaml": "1"}
 
 
 def test_takes_nothing_of_the_users_git(
@@ -308,7 +308,7 @@ def test_takes_nothing_of_the_users_git(
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(config))
     monkeypatch.setenv("GIT_DIR", "/nowhere")
     read = reader_of().read()
-    assert good(read) == {"m/a.yaml": "1"}
+    assert good(read) == {"a.yaml": "1"}
     assert read.snapshot.revision == commit
     assert not mark.exists()
 
