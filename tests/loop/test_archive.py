@@ -23,7 +23,7 @@ from reconciler.plan.retry import next_attempt_at
 from reconciler.plan.revert import LastGood
 from reconciler.plan.spec_hash import spec_hash
 from tests.backend.build import files, gpu, inventory, llama_server, model
-from tests.loop.test_books import WANTED, M, books, books_of, exited, failed, view
+from tests.loop.book_entries import WANTED, M, books, books_of, exited, failed, view
 
 SPEC = replace(model(M), spec_hash=WANTED.spec_hash)
 GOOD = LastGood(spec=SPEC.spec, spec_hash=spec_hash(SPEC.spec), files_digest=WANTED.files_digest)

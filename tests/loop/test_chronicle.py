@@ -10,7 +10,7 @@ from reconciler.plan.actions import Outlook, Target
 from reconciler.plan.ids import ModelName, NodeName, SpecHash
 from reconciler.plan.observed import Adoption
 from reconciler.plan.phase import State
-from tests.loop.test_books import exited, view
+from tests.loop.book_entries import exited, view
 
 M = ModelName("m")
 

@@ -15,7 +15,7 @@ from reconciler.plan.gpu_claims import Claim
 from reconciler.plan.gpu_roll import Roll
 from reconciler.plan.ids import FilesDigest, Instance, ModelName, NodeName, SpecHash
 from tests.backend.build import gpu, model, spec
-from tests.loop.test_books import view
+from tests.loop.book_entries import view
 
 NAME = ModelName("gemma")
 REFUSED = Assessment(refusal="no vLLM", no_backend=Refusal(reason="no vLLM"))

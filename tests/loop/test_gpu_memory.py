@@ -8,7 +8,7 @@ from reconciler.loop.gpu_memory import GpuFigures, Successions, gpu_held, gpu_ro
 from reconciler.plan.gpus import GpuProcess
 from reconciler.plan.ids import GpuUuid
 from reconciler.plan.memory import Pool
-from tests.loop.test_books import view
+from tests.loop.book_entries import view
 from tests.plan.gpu import nvidia
 
 GIB = 1 << 30

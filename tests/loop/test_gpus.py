@@ -17,7 +17,7 @@ from reconciler.plan.gpu_survey import Answer, Cause, Step
 from reconciler.plan.gpus import GpuProcess
 from reconciler.plan.ids import GpuUuid, Instance, ModelName, NodeName
 from tests.backend.build import model
-from tests.loop.test_books import view
+from tests.loop.book_entries import view
 from tests.plan.gpu import answers, nvidia
 
 GIB = 2**30

@@ -13,7 +13,7 @@ from reconciler.plan.desired import Format, Refresh
 from reconciler.plan.ids import FilesDigest, SpecHash
 from reconciler.plan.observed import FilesCached, Observed
 from tests.backend.build import model
-from tests.loop.test_books import WANTED, M, books, exited, failed, view
+from tests.loop.book_entries import WANTED, M, books, exited, failed, view
 
 FILES = FilesCached(
     digest=FilesDigest("new"),

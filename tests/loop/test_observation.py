@@ -19,7 +19,7 @@ from reconciler.plan.ids import FilesDigest, Instance, ModelName, SpecHash
 from reconciler.plan.observed import FilesCached
 from tests.backend.build import inventory, llama_server, model
 from tests.e2e.agent import MINIMAL_GGUF
-from tests.loop.test_books import view
+from tests.loop.book_entries import view
 
 ENVIRONMENT = {"HF_TOKEN": "hunter22"}
 

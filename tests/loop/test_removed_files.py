@@ -17,7 +17,7 @@ from reconciler.loop.removed_files import RemovedFiles
 from reconciler.plan.observed import Adoption, FilesCached
 from tests.cache.caches import BIG, opened
 from tests.cache.specs import put, spec
-from tests.loop.test_books import WANTED, M, view
+from tests.loop.book_entries import WANTED, M, view
 
 HOLDER = "import sys; held = open(sys.argv[1], 'rb'); print(flush=True); sys.stdin.read()"
 

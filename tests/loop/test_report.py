@@ -15,7 +15,7 @@ from reconciler.plan.observed import EffectKind, FilesCached, InFlight, Push
 from reconciler.plan.phase import State
 from reconciler.status import Doing, ModelStatus, Progress
 from tests.backend.build import model
-from tests.loop.test_books import M, view
+from tests.loop.book_entries import M, view
 from tests.loop.test_newer_pushes import FILES
 
 HALF = Progress(

@@ -14,7 +14,7 @@ from reconciler.plan.desired import Desired
 from reconciler.plan.ids import NodeName, SpecHash
 from reconciler.plan.memory import HOST, Room
 from reconciler.plan.observed import EffectKind, InFlight, Observed, ObservedModel
-from tests.loop.test_books import M, view
+from tests.loop.book_entries import M, view
 from tests.plan.build import observed_model
 
 NOTHING = Seen(views={}, in_flight={}, leftovers=())

@@ -14,8 +14,8 @@ from reconciler.plan.ids import NodeName, Nonce, SpecHash
 from reconciler.plan.observed import Failure
 from reconciler.plan.phase import State
 from reconciler.plan.revert import Trouble
-from tests.loop.test_books import WANTED as INSTANCE
-from tests.loop.test_books import M, books, exited
+from tests.loop.book_entries import WANTED as INSTANCE
+from tests.loop.book_entries import M, books, exited
 from tests.plan.test_revert import GOOD, NAME, WANTED
 
 REVERSION = Reversion(wanted=WANTED, good=GOOD, trouble=Trouble(reason="exited with code 3"))

@@ -19,12 +19,11 @@ from reconciler.plan.actions import (
     StopBackend,
     StopLeftover,
 )
-from reconciler.plan.desired import DesiredModel, Strategy
+from reconciler.plan.desired import Strategy
 from reconciler.plan.ids import FilesDigest, ModelName, Nonce
 from reconciler.plan.observed import EffectKind, Hang, Leftover, Observed
 from reconciler.plan.phase import State, advance
 from reconciler.plan.planner import plan
-from reconciler.plan.retry import next_attempt_at
 from tests.plan.world import Content, World, check_hung_ones_end, desired_model
 
 NAMES = st.sampled_from([ModelName(name) for name in "abc"])
@@ -365,7 +364,7 @@ class PlannerAgainstTheWorld(RuleBasedStateMachine):
             return
         shown = outlook.target or outlook
         if shown.state is State.BLOCKED and "GPU" not in shown.reason:
-            assert (name, model.spec_hash) in world.refused or self.failed_for_good(model)
+            assert (name, model.spec_hash) in world.refused or world.failed_for_good(model)
             return
         assert shown.state in (State.PENDING, State.BLOCKED)
         assert "GPU" in shown.reason
@@ -383,15 +382,6 @@ class PlannerAgainstTheWorld(RuleBasedStateMachine):
         if failure is not None and failure.spec_hash == keeper.spec_hash and failure.permanent:
             digest = self.world.cached.get((keeper.name, keeper.spec_hash))
             assert failure.files_digest not in (None, digest)
-
-    def failed_for_good(self, model: DesiredModel) -> bool:
-        failure = self.world.failures.get(model.name)
-        assert failure is not None
-        digest = self.world.cached.get((model.name, model.spec_hash))
-        assert failure.spec_hash == model.spec_hash
-        assert failure.files_digest in (None, digest)
-        assert (failure.during == "fetch") == (digest is None)
-        return next_attempt_at(failure, key=model.name) is None
 
 
 TestPlannerAgainstTheWorld = PlannerAgainstTheWorld.TestCase

@@ -45,7 +45,7 @@ from reconciler.plan.observed import (
     ObservedProcess,
 )
 from reconciler.plan.planner import plan
-from reconciler.plan.retry import after_failure
+from reconciler.plan.retry import after_failure, next_attempt_at
 
 Content = tuple[ModelName, SpecHash]
 
@@ -313,6 +313,16 @@ class World:
             permanent=permanently,
             loaded_seconds=loaded_seconds,
         )
+
+    def failed_for_good(self, model: DesiredModel) -> bool:
+        """Whether its failure is not tried again; it must be one of what is wanted."""
+        failure = self.failures.get(model.name)
+        assert failure is not None
+        digest = self.cached.get((model.name, model.spec_hash))
+        assert failure.spec_hash == model.spec_hash
+        assert failure.files_digest in (None, digest)
+        assert (failure.during == "fetch") == (digest is None)
+        return next_attempt_at(failure, key=model.name) is None
 
     def devices_in_use(self) -> set[GpuUuid]:
         processes = [each for many in self.processes.values() for each in many]
