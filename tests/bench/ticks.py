@@ -22,6 +22,7 @@ from reconciler.status import Status
 from tests.bench.peers import engine_script
 from tests.e2e.agent import MINIMAL_GGUF
 from tests.e2e.manifests import manifest, model
+from tests.loop.ticking import until_engines_are_known
 
 _NODE = NodeName("node-a")
 _PREFIXES = 100
@@ -123,5 +124,7 @@ async def _parts(folder: Path, kind: _Kind, models: int) -> AsyncIterator[Parts]
         llama_server=str(engine_script(folder / "llama-server", "exit 1")),
         environment=dict(os.environ),
     )
-    async with assembled(settings, _NODE, Board(Status(node=_NODE)), Hurry()) as parts:
+    board = Board(Status(node=_NODE))
+    async with assembled(settings, _NODE, board, Hurry()) as parts:
+        await until_engines_are_known(parts, board)
         yield parts

@@ -20,6 +20,7 @@ from reconciler.settings import HubSettings, Settings
 from reconciler.status import Planned, Status
 from tests.e2e.agent import MINIMAL_GGUF, llama_server_stand_in
 from tests.e2e.manifests import manifest, model
+from tests.loop.ticking import until_engines_are_known
 
 NODE = NodeName("node-a")
 SUSPENDED = "  suspend: true\n"
@@ -88,6 +89,7 @@ async def node(tmp_path: Path) -> AsyncIterator[Node]:
     )
     board = Board(Status(node=NODE))
     async with assembled(settings, NODE, board, Hurry()) as parts:
+        await until_engines_are_known(parts, board)
         yield Node(parts, board, tmp_path)
 
 
