@@ -113,6 +113,11 @@ class Effects:
                 task.cancel()
         await self._tasks.__aexit__(kind, error, trace)
 
+    def starting(self) -> frozenset[ModelName]:
+        return frozenset(
+            name for name, running in self._running.items() if running.kind is EffectKind.START
+        )
+
     def in_flight(self) -> Mapping[ModelName, InFlight]:
         return {
             name: InFlight(

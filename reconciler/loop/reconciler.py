@@ -209,7 +209,8 @@ class Reconciler:
         made = self._reverts.shown(plan(desired, there, now), now)
         if scene.ending:
             views = self._observer.see().views
-            made = ending(made, views.keys(), staying(views) if self._leaves else NOBODY)
+            left = staying(views) if self._leaves else NOBODY
+            made = ending(made, views.keys(), left, starting=self._effects.starting())
         reverts = self._reverts
         self._troubles.tell(self._books, reverts.reversions, reverts.told(made), reverts.given)
         await self._dispatch(made, looks, now)

@@ -23,16 +23,23 @@ NOBODY: Mapping[ModelName, State] = MappingProxyType({})
 
 
 def ending(
-    made: Plan, alive: Collection[ModelName], left: Mapping[ModelName, State] = NOBODY
+    made: Plan,
+    alive: Collection[ModelName],
+    left: Mapping[ModelName, State] = NOBODY,
+    *,
+    starting: Collection[ModelName] = (),
 ) -> Plan:
     """The plan without its actions. `alive`: models that still have a process; `left`: those of
-    them that are left running, each with its state."""
+    them that are left running, each with its state; `starting`: whose start has begun, and comes to
+    its end."""
     outlook = []
     for shown in made.outlook:
         if shown.model in left:
             state, reason = left[shown.model], "the agent ends and leaves it running"
         elif shown.model in alive:
             state, reason = State.UNLOADING, "the agent ends"
+        elif shown.model in starting:
+            state, reason = State.LOADING, "the agent ends; its start has to come to its end first"
         elif shown.state in _STAYS:
             state, reason = shown.state, shown.reason
         else:

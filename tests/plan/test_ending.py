@@ -35,6 +35,14 @@ def test_what_lives_is_unloading_and_then_stopped() -> None:
     assert ending(made(State.LOADING), set()).outlook[0].state is State.STOPPED
 
 
+def test_a_start_under_way_is_no_end_yet() -> None:
+    """Its process may be there a moment later, and none comes after `stopped`."""
+    shown = ending(made(State.LOADING), set(), starting={M}).outlook[0]
+    assert advance(State.LOADING, shown.state) is State.LOADING
+    for later in (ending(made(State.LOADING), {M}), ending(made(State.LOADING), set())):
+        assert advance(shown.state, later.outlook[0].state)
+
+
 def test_what_failed_goes_on_saying_why() -> None:
     shown = ending(made(State.BLOCKED), set()).outlook[0]
     assert (shown.state, shown.reason) == (State.BLOCKED, "so")
