@@ -14,7 +14,7 @@ from reconciler.apply.shared_memory import mapped_by
 from tests.e2e.agent import Agent, Entry
 from tests.e2e.conftest import MakeAgent, with_loaded
 from tests.e2e.manifests import manifest
-from tests.e2e.test_adoption import kill, kinds, start
+from tests.e2e.test_adoption import events, kill, kinds, start
 from tests.e2e.vllm_processes import (
     DEFAULTS,
     LOAD_SECONDS,
@@ -29,7 +29,7 @@ from tests.e2e.vllm_processes import (
 from tests.engines.tiny_models import write_llama
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,10 +160,12 @@ def test_an_agent_that_leaves_it_has_it_back_and_a_change_meanwhile_stops_it(nod
     node.write(manifest(chat("1k"), spec=DEFAULTS))
     start(node)
 
+    node.wait_model("chat", lambda now: now["pid"] != made.pid, seconds=LOAD_SECONDS)
     made.assert_gone(node)
     changed = serving(node)
     assert flag(changed["pid"], "--max-model-len") == "1k"
-    assert [name for name in kinds(node, "chat") if name == "BackendExited"] == []
+    ends = [each["reason"] for each in events(node, "chat") if each["kind"] == "BackendExited"]
+    assert [end.partition(":")[0] for end in ends] == ["stopped"]
     last = tree(changed)
     assert node.stop() == 0
     last.assert_gone(node)
