@@ -4,6 +4,7 @@ import os
 import socket
 import sys
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +14,7 @@ from reconciler import log
 from reconciler.cli.allowed import AllowedFiles, AllowedFlags, AllowedVariables, permissions
 from reconciler.cli.bare_imports import import_aiohttp
 from reconciler.cli.engine_option import EngineOption, named_engines
+from reconciler.cli.exits import ExitCode
 from reconciler.cli.garbage import collect_nothing_yet
 from reconciler.cli.git_option import (
     GitAllowedSigners,
@@ -213,12 +215,18 @@ def run(
     ] = "info",
 ) -> int:
     """Make the manifest true on this node and serve its models, until SIGTERM or Ctrl-C."""
+    supervisor = SupervisorLine.taken_from(os.environ)
+    supervision = None
+    if supervisor is not None:
+        _import_agent()
+        supervision = supervisor.wait()
+        if supervision is None:
+            return ExitCode.OK
     host, port = listen_address(listen)
     folder = data_dir(data)
     chosen, host_name = node_name(node), socket.gethostname()
     if chosen is None:
         check_default(folder, host_name)
-    supervisor = SupervisorLine.taken_from(os.environ)
     log.configure(form=log_format, level=log_level)
     settings = Settings(
         manifest=manifest,
@@ -259,7 +267,7 @@ def run(
         queue_seconds=queue_seconds,
         heartbeat_seconds=heartbeat_seconds,
         on_exit=on_exit,
-        supervision=supervisor.supervision if supervisor else None,
+        supervision=supervision,
         rename_node=rename_node,
         pod_name=os.environ.get("POD_NAME"),
         pod_ip=os.environ.get("POD_IP"),
@@ -268,9 +276,15 @@ def run(
     if supervise and supervisor is None:
         console = log.is_console(log_format, sys.stderr)
         become_supervisor(console=console, level=log_level, on_exit=on_exit)
-    collect_nothing_yet()
-    import_aiohttp()
+    _import_agent()
     # Here, since a supervisor needs nothing of the agent, and is to be there soon.
     from reconciler.cli.agent_process import run_until_signalled
 
     return run_until_signalled(settings, supervisor=supervisor)
+
+
+def _import_agent() -> None:
+    """All that it needs before its first answer."""
+    collect_nothing_yet()
+    import_aiohttp()
+    import_module("reconciler.cli.agent_process")

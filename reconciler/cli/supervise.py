@@ -35,17 +35,27 @@ class SupervisorLine:
     """The agent's two pipes: what it says to its supervisor, and whether that still lives."""
 
     def __init__(self, told: str) -> None:
-        read, write, restarts, crash = told.split(",", 3)
+        read, write = told.split(",")
         self._read, self._write = int(read), int(write)
         for end in (self._read, self._write):
             os.set_inheritable(end, False)
-        self.supervision = Supervision(restarts=int(restarts), crash=crash or None)
 
     @classmethod
     def taken_from(cls, environment: MutableMapping[str, str]) -> Self | None:
         """None: no supervisor has started this process. No child of ours is told of it."""
         told = environment.pop(supervisor.VARIABLE, None)
         return cls(told) if told is not None else None
+
+    def wait(self) -> Supervision | None:
+        """Until it is this process's turn: what came before. None: the supervisor has gone."""
+        line = b""
+        while not line.endswith(b"\n"):
+            came = os.read(self._read, 1024)
+            if not came:
+                return None
+            line += came
+        restarts, crash = line.decode(errors="replace").rstrip("\n").split(",", 1)
+        return Supervision(restarts=int(restarts), crash=crash or None)
 
     def heed(self, gone: Callable[[], None]) -> None:
         """In the event loop, once its handlers are there: take the signals that were held back,

@@ -5,9 +5,11 @@ and little else, so that it stays small and has nothing to crash of.
 
     python -S -P supervisor.py FORM LEVEL ON_EXIT COMMAND…
 
-The agent gets two pipes. One tells it that we are gone, by its end; on the other it says UP once
-it answers, and ENDED once it has ended in order. Whatever else it dies of is a crash, and only
-before the first UP is that the end of everything: a command that is wrong stays wrong.
+The agent gets two pipes. On one it hears that it may begin, and that we are gone, by its end; on
+the other it says UP once it answers, and ENDED once it has ended in order. Whatever else it dies of
+is a crash, and only before the first UP is that the end of everything: a command that is wrong
+stays wrong. A spare is started beside each, which imports all that an agent needs and then waits
+for its word: what a crash costs is the taking over of the backends.
 """
 
 import contextlib
@@ -18,7 +20,8 @@ import time
 from collections.abc import Iterable, Iterator
 
 VARIABLE = "XGEN_SUPERVISOR"
-"""What the agent is told: `READ,WRITE,RESTARTS,CRASH`; the pipes by their numbers."""
+"""What the agent is told: `READ,WRITE`; the pipes by their numbers. The line that lets it begin is
+`RESTARTS,CRASH`."""
 UP = b"U"
 ENDED = b"E"
 
@@ -28,6 +31,8 @@ FORWARDED = (*ENDING, signal.SIGUSR1, signal.SIGUSR2)
 LONGEST_PAUSE_SECONDS = 30.0
 HEALTHY_SECONDS = 60.0
 """A crash after so long a life is the first in a row again."""
+SPARE_SECONDS = 10.0
+"""So long after an agent has begun, when it is at rest, its spare is started."""
 
 
 class Log:
@@ -58,16 +63,17 @@ class Log:
 
 
 class Agent:
-    """One life of the agent. In a session of its own: Ctrl-C reaches it through us, and once.
+    """A spare, and after `begin` one life of the agent. In a session of its own: Ctrl-C reaches it
+    through us, and once.
 
     What we forward is blocked in it until its handlers are there: it dies of no early signal.
     """
 
-    def __init__(self, command: list[str], *, restarts: int, crash: str) -> None:
+    def __init__(self, command: list[str]) -> None:
         ours, theirs = os.pipe(), os.pipe()
         for end in (theirs[0], ours[1]):
             os.set_inheritable(end, True)
-        told = f"{theirs[0]},{ours[1]},{restarts},{crash}"
+        told = f"{theirs[0]},{ours[1]}"
         self._heard, self._kept = ours[0], theirs[1]
         self.began = time.monotonic()
         try:
@@ -84,6 +90,11 @@ class Agent:
         finally:
             os.close(theirs[0])
             os.close(ours[1])
+
+    def begin(self, *, restarts: int, crash: str) -> None:
+        """Let it live. Raises OSError where it is dead."""
+        os.write(self._kept, f"{restarts},{crash}\n".encode())
+        self.began = time.monotonic()
 
     def close(self) -> bytes:
         """After its death; what it has said."""
@@ -118,6 +129,7 @@ class Supervisor:
         self._watched = frozenset((*heeded, signal.SIGCHLD))
         self._asked: int | None = None
         """The signal that asked for the end."""
+        self._spare: Agent | None = None
 
     def run(self) -> int:
         """Until an agent has ended in order, or the first one never came up: its exit code.
@@ -126,6 +138,12 @@ class Supervisor:
         """
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_BLOCK, self._watched)
+        try:
+            return self._run()
+        finally:
+            self._end_spare()
+
+    def _run(self) -> int:
         restarts, in_a_row, crash = 0, 0, ""
         was_up = False
         while True:
@@ -148,14 +166,14 @@ class Supervisor:
 
     def _live(self, restarts: int, crash: str) -> Death:
         try:
-            agent = Agent(self._command, restarts=restarts, crash=crash)
+            agent = self._begun(restarts, crash)
         except OSError as exc:
             how = f"it could not be started: {exc.strerror or exc}"
             self._log.error("agent not started", how)
             return Death(code=1, how=how)
         if self._asked is not None:
             os.kill(agent.pid, self._asked)
-        code = os.waitstatus_to_exitcode(self._status_of(agent.pid))
+        code = os.waitstatus_to_exitcode(self._status_of(agent))
         seconds = time.monotonic() - agent.began
         when = f"{_moment(time.time())}Z, {seconds:.0f} s after its start"
         how = f"exit code {code}" if code >= 0 else f"killed by {_name(-code)}"
@@ -166,26 +184,70 @@ class Supervisor:
             how=f"{how} at {when} (pid {agent.pid})",
         )
 
-    def _status_of(self, agent: int) -> int:
+    def _begun(self, restarts: int, crash: str) -> Agent:
+        """The spare, if one lives."""
+        if self._spare is not None:
+            spare, self._spare = self._spare, None
+            try:
+                spare.begin(restarts=restarts, crash=crash)
+            except OSError:  # it has just died, and is reaped with the rest
+                spare.close()
+            else:
+                return spare
+        agent = Agent(self._command)
+        agent.begin(restarts=restarts, crash=crash)
+        return agent
+
+    def _status_of(self, agent: Agent) -> int:
         """Forward signals and reap whoever comes to us, until the agent is dead."""
+        has_spare = self._spare is not None
         while True:
-            for pid, status in _dead():
-                if pid == agent:
+            for pid, status in self._dead():
+                if pid == agent.pid:
                     return status
-            number = signal.sigwaitinfo(self._watched).si_signo
+            if has_spare or self._asked is not None:
+                number = signal.sigwaitinfo(self._watched).si_signo
+            else:
+                left = max(0.0, agent.began + SPARE_SECONDS - time.monotonic())
+                caught = signal.sigtimedwait(self._watched, left)
+                if caught is None:
+                    self._start_spare()
+                    has_spare = True  # or it cannot be had; one that dies is not replaced at once
+                    continue
+                number = caught.si_signo
             if number != signal.SIGCHLD:
                 self._note(number)
-                os.kill(agent, number)
+                os.kill(agent.pid, number)
 
     def _rest(self, seconds: float) -> None:
         """Reap only, until the time is over or the end is asked for."""
         deadline = time.monotonic() + seconds
         while self._asked is None and (left := deadline - time.monotonic()) > 0:
-            for _ in _dead():
+            for _ in self._dead():
                 pass
             caught = signal.sigtimedwait(self._watched, left)
             if caught is not None:
                 self._note(caught.si_signo)
+
+    def _start_spare(self) -> None:
+        try:
+            self._spare = Agent(self._command)
+        except OSError as exc:
+            self._log.info("no spare agent", f"it could not be started: {exc.strerror or exc}")
+
+    def _end_spare(self) -> None:
+        """It has begun nothing, and so has nothing to end."""
+        if self._spare is not None:
+            os.kill(self._spare.pid, signal.SIGKILL)
+            os.waitpid(self._spare.pid, 0)
+
+    def _dead(self) -> Iterator[tuple[int, int]]:
+        """Reap every child that is dead: the agent, its spare, and orphans of whomever."""
+        for pid, status in _dead():
+            if self._spare is not None and pid == self._spare.pid:
+                self._spare.close()
+                self._spare = None
+            yield pid, status
 
     def _note(self, number: int) -> None:
         if number in ENDING:

@@ -22,6 +22,7 @@ def takeover_table(result: TakeoverResult) -> Iterable[str]:
         ("it takes connections", result.listens),
         ("**the model serves again**", result.serves),
         ("CPU until then", result.cpu),
+        ("**a spare's model serves again** (since the kill)", result.spare),
         ("a process that imports the largest libraries, to its end", result.imports),
         ("a server of aiohttp, to its first answer", result.server),
     ]
@@ -33,8 +34,8 @@ def _since_exec(what: str, times: Sequence[float], result: TakeoverResult) -> Se
     return (
         what,
         f"{median(times):.2f} ({min(times):.2f}–{max(times):.2f})",
-        ratio(times, result.imports),
-        ratio(times, result.server),
+        ratio(times, result.imports[: len(times)]),
+        ratio(times, result.server[: len(times)]),
     )
 
 

@@ -129,7 +129,8 @@ reads 250 ms apart agree; a swapped link counts at once. Idle agents are watched
 
 **A new agent.** An agent is killed (`kill -9`) while its one model serves, and another is started
 in its place; {takeover.rounds} rounds. All times are from its exec; its engines are asked for their
-versions beside. In each round, one after the other: a process that imports the largest of its
-libraries and ends (aiohttp, msgspec, pydantic, starlette, structlog, uvicorn, uvloop), and a server
-of aiohttp that answers a constant.
+versions beside. Below a supervisor (`--supervise`) a spare waits already, imported, and takes over:
+the first {takeover.spares} rounds, each of another supervisor, from the kill on. In each round, one
+after the other: a process that imports the largest of its libraries and ends (aiohttp, msgspec,
+pydantic, starlette, structlog, uvicorn, uvloop), and a server of aiohttp that answers a constant.
 """

@@ -4,6 +4,8 @@ Beside it, in the same rounds, what any server in Python needs: one that imports
 cannot do without, and one of aiohttp that answers a constant.
 """
 
+import os
+import signal
 import socket
 import subprocess
 import sys
@@ -17,13 +19,15 @@ from pathlib import Path
 from tests.bench import wire
 from tests.bench.peers import engine_script, free_port, python, running
 from tests.bench.usage import cpu_seconds
-from tests.e2e.agent import Agent
+from tests.e2e.agent import Agent, is_alive
 from tests.e2e.manifests import manifest, model
+from tests.supervised import agents_below
 from tests.waiting import wait_until
 
 _LIMIT_SECONDS = 60.0
 _PAUSE_SECONDS = 0.002
 """Between two looks."""
+_REST_SECONDS = 1.0
 _QUESTION = wire.json_request()
 _GOOD = b"HTTP/1.1 200"
 _IMPORTS = "import aiohttp, msgspec, pydantic, starlette, structlog, uvicorn, uvloop"
@@ -40,18 +44,22 @@ web.run_app(app, host="127.0.0.1", port=int(sys.argv[1]), print=None)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
+    """`spares`: of these rounds, the first ones with a supervisor, whose spare comes after 10 s."""
+
     rounds: int = 15
+    spares: int = 5
 
 
 FULL = Effort()
-QUICK = Effort(rounds=1)
+QUICK = Effort(rounds=1, spares=1)
 
 
 @dataclass(slots=True, kw_only=True)
 class TakeoverResult:
     """A value a round; seconds since the exec. `made`: the agent is imported, and has its data
     folder and its address; `listens`: its parts are made, and it takes connections; `serves`: the
-    first 200 of the model. `cpu`: the agent's own until then. `pid_kept`: in each round.
+    first 200 of the model. `cpu`: the agent's own until then. `pid_kept`: in each round. `spare`:
+    from the kill of an agent that has one to the first 200 of its successor.
 
     `imports`: a process that imports the largest libraries, to its end. `server`: one of aiohttp
     that answers a constant, to its first answer.
@@ -62,6 +70,7 @@ class TakeoverResult:
     listens: list[float] = field(default_factory=list)
     serves: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
+    spare: list[float] = field(default_factory=list)
     imports: list[float] = field(default_factory=list)
     server: list[float] = field(default_factory=list)
     pid_kept: bool = True
@@ -76,10 +85,12 @@ def measure(effort: Effort) -> TakeoverResult:
             port,
         ),
     ):
-        for _ in range(effort.rounds):
+        for number in range(effort.rounds):
             result.imports.append(_imports())
             result.server.append(_server())
             _round(agent, port, result)
+            if number < effort.spares:
+                _round_with_spare(result)
     return result
 
 
@@ -96,6 +107,34 @@ def _round(agent: Agent, port: int, result: TakeoverResult) -> None:
     result.serves.append(_seconds(began, lambda: _answers(port)))
     result.cpu.append(cpu_seconds(agent.process.pid))
     result.pid_kept &= agent.wait_state(wire.MODEL, "loaded")["pid"] == pid
+
+
+def _round_with_spare(result: TakeoverResult) -> None:
+    """Of a supervisor of its own: a second crash within a minute has to wait."""
+    with (
+        tempfile.TemporaryDirectory(prefix="bench-") as folder,
+        _agent(Path(folder), "--supervise") as (agent, port),
+    ):
+        _settle(agent)
+        pid = agent.wait_state(wire.MODEL, "loaded")["pid"]
+        assert agent.process is not None
+        supervisor = agent.process.pid
+        wait_until(lambda: len(agents_below(supervisor)) == 2, what="a spare")
+        first, spare = agents_below(supervisor)
+        wait_until(lambda: _is_at_rest(spare), what="the spare is imported")
+        began = time.perf_counter()
+        os.kill(first, signal.SIGKILL)
+        wait_until(lambda: not is_alive(first), what="its death")
+        result.spare.append(_seconds(began, lambda: _answers(port)))
+        assert agents_below(supervisor)[0] == spare
+        result.pid_kept &= agent.wait_state(wire.MODEL, "loaded")["pid"] == pid
+
+
+def _is_at_rest(pid: int) -> bool:
+    """It has used no processor for a while."""
+    before = cpu_seconds(pid)
+    time.sleep(_REST_SECONDS)
+    return 0 < before == cpu_seconds(pid)
 
 
 def _settle(agent: Agent) -> None:
@@ -143,12 +182,12 @@ def _answers(port: int) -> bool:
 
 
 @contextmanager
-def _agent(root: Path) -> Iterator[tuple[Agent, int]]:
+def _agent(root: Path, *flags: str) -> Iterator[tuple[Agent, int]]:
     """With one model, loaded; and its port, which its successors take again."""
     engine = engine_script(root / "llama-server", f'exec {python("tests.bench.upstream")} "$port"')
     port = free_port()
     listen = f"127.0.0.1:{port}"
-    agent = Agent(root=root, args=["--llama-server", str(engine), "--listen", listen])
+    agent = Agent(root=root, args=["--llama-server", str(engine), "--listen", listen, *flags])
     agent.model_file()
     agent.write(manifest(model(wire.MODEL)))
     with running(agent):

@@ -37,6 +37,9 @@ def main(clock: str, *words: str) -> int:
     parser.add_argument("--supervise", action="store_true")
     given = parser.parse_args(words)
     supervisor = SupervisorLine.taken_from(os.environ)
+    supervision = supervisor.wait() if supervisor is not None else None
+    if supervisor is not None and supervision is None:
+        return 0
     on_exit = OnExit(given.on_exit)
     if given.supervise and supervisor is None:
         become_supervisor(console=False, level="info", on_exit=on_exit)
@@ -55,7 +58,7 @@ def main(clock: str, *words: str) -> int:
         poll_interval=given.poll_interval,
         ports=port_range(given.ports),
         on_exit=on_exit,
-        supervision=supervisor.supervision if supervisor else None,
+        supervision=supervision,
         environment=dict(os.environ),
     )
     jumping = JumpingClock(Path(clock))

@@ -23,9 +23,9 @@ from tests.chaos.disk import Disk, small_disk
 from tests.chaos.engine import install
 from tests.chaos.hub import Hub, hub
 from tests.chaos.segments import Segment, remove
-from tests.chaos.supervisor import agent_below
 from tests.e2e.agent import Agent, Entry
 from tests.ports import own_ports
+from tests.supervised import agents_below
 from tests.traces import remove_traces
 from tests.waiting import wait_until
 
@@ -82,7 +82,9 @@ class World:
     def agent_pid(self) -> int | None:
         """Of an agent that was not ended; frozen or not."""
         started = self.started_pid
-        return agent_below(started) if self.supervised and started is not None else started
+        if not self.supervised or started is None:
+            return started
+        return next(iter(agents_below(started)), None)
 
     @property
     def pids(self) -> frozenset[int]:

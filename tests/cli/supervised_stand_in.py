@@ -30,7 +30,14 @@ def note(journal: Path, line: str) -> None:
 
 
 def live(journal: Path, lives: list[str], told: str) -> int:
-    _, write, restarts, crash = told.split(",", 3)
+    read, write = map(int, told.split(","))
+    line = b""
+    while not line.endswith(b"\n"):
+        came = os.read(read, 1024)
+        if not came:
+            return 0
+        line += came
+    restarts, crash = line.decode().rstrip("\n").split(",", 1)
     life = lives[min(int(restarts), len(lives) - 1)]
     note(journal, f"life {restarts} {os.getpid()} {crash}".rstrip())
     while life == "wait" and not journal.with_suffix(".go").exists():
@@ -41,7 +48,7 @@ def live(journal: Path, lives: list[str], told: str) -> int:
         orphan = "sh -c 'exit 0' & sh -c 'exit 1' & exit 0"
         for _ in range(5):
             subprocess.run(["sh", "-c", orphan], check=True)
-    os.write(int(write), supervisor.UP)
+    os.write(write, supervisor.UP)
     note(journal, "up")
     if life == "crash":
         os.kill(os.getpid(), signal.SIGKILL)
@@ -52,7 +59,7 @@ def live(journal: Path, lives: list[str], told: str) -> int:
             break
     if life == "stumble":
         return 7
-    os.write(int(write), supervisor.ENDED)
+    os.write(write, supervisor.ENDED)
     return 3
 
 

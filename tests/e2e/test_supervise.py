@@ -13,6 +13,7 @@ import pytest
 from tests.e2e.agent import Agent, is_alive
 from tests.e2e.conftest import MakeAgent
 from tests.e2e.manifests import manifest, model
+from tests.supervised import agents_below
 from tests.waiting import wait_until
 
 
@@ -31,6 +32,15 @@ def pid_of_agent(agent: Agent) -> int:
     except (OSError, ValueError):
         return 0
     return int(told["pid"])
+
+
+def with_spare(agent: Agent) -> tuple[int, int]:
+    """The agent and its spare, which comes later."""
+    assert agent.process is not None
+    pid = agent.process.pid
+    wait_until(lambda: len(agents_below(pid)) == 2, what="a spare")
+    first, second = agents_below(pid)
+    return first, second
 
 
 def serving(agent: Agent, *models: str) -> int:
@@ -65,6 +75,25 @@ def test_a_crash_of_the_agent_costs_no_model(supervised: Agent) -> None:
 
 
 @pytest.mark.slow
+def test_a_spare_takes_the_place_of_a_killed_agent(supervised: Agent) -> None:
+    pid = serving(supervised)
+    agent, spare = with_spare(supervised)
+    assert agent == pid_of_agent(supervised)
+    crash(supervised, agent)
+    assert pid_of_agent(supervised) == spare
+    assert supervised.self_view()["agent"]["supervision"]["restarts"] == 1
+    assert supervised.wait_state("a", "loaded")["pid"] == pid
+    _, second = with_spare(supervised)
+    os.kill(second, signal.SIGKILL)
+    wait_until(lambda: not is_alive(second), what="it is reaped")
+    crash(supervised, spare)
+    assert pid_of_agent(supervised) not in (agent, spare, second)
+    assert supervised.wait_state("a", "loaded")["pid"] == pid
+    assert supervised.stop() == 0
+    assert supervised.processes() == []
+
+
+@pytest.mark.slow
 def test_an_agent_that_is_killed_while_it_ends_leaves_no_backend(supervised: Agent) -> None:
     deaf = '{STAND_IN: "--ignore-sigterm"}'
     pid = serving(supervised, model("a", env=deaf, timeouts="{stop: 2s, kill: 10s}"))
@@ -80,10 +109,11 @@ def test_an_agent_that_is_killed_while_it_ends_leaves_no_backend(supervised: Age
 @pytest.mark.slow
 def test_an_agent_whose_supervisor_is_killed_ends_as_it_was_told(supervised: Agent) -> None:
     pid = serving(supervised)
-    agent = pid_of_agent(supervised)
+    agent, spare = with_spare(supervised)
     assert supervised.process is not None
     supervised.process.kill()
     wait_until(lambda: not is_alive(agent), what="the agent has ended")
+    wait_until(lambda: not is_alive(spare), what="the spare has ended")
     assert not is_alive(pid)
     assert "the supervisor's end" in supervised.log
     assert supervised.processes() == []
@@ -132,13 +162,15 @@ def test_as_process_1_of_a_container_it_keeps_the_models_and_reaps(contained: Ag
     assert "process 1" in contained.self_view()["agent"]["on_exit_problem"]
     assert contained.process is not None
     (first,) = children(contained.process.pid)
-    (agent,) = children(first)
-    crash(contained, agent)
+    crash(contained, agents_below(first)[0])
     assert contained.wait_state("a", "loaded")["pid"] == pid
-    (backend,) = (child for child in children(first) if child != agent and children(child))
+    agents = agents_below(first)
+    (backend,) = (each for each in children(first) if each not in agents and children(each))
     os.kill(backend, signal.SIGKILL)
     contained.wait_model("a", lambda entry: entry["state"] == "loaded" and entry["pid"] != pid)
-    wait_until(lambda: len(children(first)) == 1, what="only the agent is left")
+    wait_until(
+        lambda: set(children(first)) == set(agents_below(first)), what="only agents are left"
+    )
     os.kill(first, signal.SIGTERM)
     assert contained.process.wait(60) == 0
     assert contained.processes() == []
