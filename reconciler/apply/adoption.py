@@ -105,6 +105,12 @@ def without_leader(kin: Kin) -> Leftover:
     return _left(kin, kin.alive[0], f"the first process of its backend{gone} is gone")
 
 
+def known_late(kin: Kin) -> Leftover:
+    """One that could not be told for ours when this agent started: its model may have been started
+    anew since. `kin`: as for `adopt`."""
+    return _left(kin, kin.alive[0], "whose it is could not be told when this agent started")
+
+
 def _left(kin: Kin, process: Process, why: str) -> Leftover:
     record = kin.record
     return Leftover(

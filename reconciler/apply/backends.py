@@ -13,7 +13,7 @@ from pathlib import Path
 import aiohttp
 import structlog
 
-from reconciler.apply.adoption import adopt, without_leader
+from reconciler.apply.adoption import adopt, known_late, without_leader
 from reconciler.apply.custody import Custody, HoldFolder, Kept
 from reconciler.apply.exits import BackendExited, exit_of
 from reconciler.apply.held import BackendView, Held
@@ -96,7 +96,7 @@ class Backends:
 
     async def open(self) -> None:
         """Find what earlier agents left, and go on with it where that can be (R9); the rest is for
-        the plan to end (R3). Watch from now on. Raises OSError."""
+        the plan to end (R3). Watch from now on. Raises OSError or Rejected."""
         become_subreaper()
         await asyncio.to_thread(self._logs.mkdir, mode=0o700, parents=True, exist_ok=True)
         await asyncio.to_thread(self._records.open)
@@ -233,7 +233,6 @@ class Backends:
             held = self._hold(Kin(started.record, leader), view)
         finally:
             self._ports.release(order.launch.port)
-
         self._ask(held, view, session)
         return view
 
@@ -312,7 +311,8 @@ class Backends:
         """Its record goes, unless somebody carries its nonce who cannot be shown to be of it, as an
         orphan of an earlier agent's: then only with him, and he is told of till then."""
         if not kin.born_here:
-            found = await asyncio.to_thread(find_leftovers, (kin.record,), kin.record.folder)
+            record, path_of = kin.record, self._records.path
+            found = await asyncio.to_thread(find_leftovers, (record,), record.folder, path_of)
             if found.doubtful:
                 self._told.add(kin.record.nonce)
                 self._earlier |= found.open
@@ -362,8 +362,11 @@ class Backends:
                     held.is_left(without_leader(held.kin))
 
     async def _look_again(self) -> None:
+        late = self._earlier - self._held.keys()
         for kin in await self._read_records(self._earlier):
-            if kin.leader is not None:  # held already, by the first look's pidfd
+            if kin.record.nonce in late:
+                self._hold(kin, known_late(kin))
+            elif kin.leader is not None:  # held already, by the first look's pidfd
                 kin.leader.close()
 
     def _look(self, watched: Sequence[Held]) -> Kept:
@@ -385,13 +388,13 @@ class Backends:
         def read() -> Findings:
             records, unreadable = self._records.read()
             asked = [record for record in records if only is None or record.nonce in only]
-            return find_leftovers(asked, self._records.identity(), unreadable)
+            folder, path_of = self._records.identity(), self._records.path
+            return find_leftovers(asked, folder, path_of, unreadable)
 
         findings = await asyncio.to_thread(read)
         for ended in findings.ended:
             await self._remove(ended.record)
             if not ended.copy and ended.record.nonce not in self._held.keys() | self._told:
                 self._ended_unseen.append(ended)
-        self._earlier = findings.open
-        self._problems = findings.problems
+        self._earlier, self._problems = findings.open, findings.problems
         return findings.alive

@@ -90,7 +90,8 @@ def remove(group: Path) -> str | None:
         except FileNotFoundError:
             continue
         except OSError as exc:
-            return f"cannot remove {folder}: {(exc.strerror or str(exc)).lower()}"
+            cause = (exc.strerror or str(exc)).lower()
+            return f"cannot remove {folder}: {cause}; remove it by hand (rmdir)"
     return None
 
 

@@ -119,7 +119,7 @@ class Histories:
         for path in self._files():
             try:
                 model, history = _decode(path, at)
-            except (OSError, msgspec.MsgspecError, ValueError) as exc:
+            except (OSError, ValueError, RecursionError) as exc:
                 self._unread.add(path)
                 problems.append(
                     f"cannot read {path}: {exc}; what was blocked and last good of model "

@@ -1,14 +1,15 @@
 """What earlier agents of this data folder left: which records still have somebody alive."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 
 import msgspec
 
 from reconciler.apply.kin import Kin, nonce_of
 from reconciler.apply.leader import Leader, hold
-from reconciler.apply.records import SpawnRecord
+from reconciler.apply.records import SpawnRecord, Unreadable
 from reconciler.observe.family import Lineage, strangers
 from reconciler.observe.processes import (
     HOST_PID_NAMESPACE,
@@ -19,6 +20,8 @@ from reconciler.observe.processes import (
     read_processes,
 )
 from reconciler.plan.ids import Nonce
+
+_BY_HAND = "left alone; end it by hand if it is an engine's"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,30 +38,32 @@ class Ended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """`alive`: spawns with living processes. `problems`: what is doubtful, for operators; nothing
-    of it is ever killed."""
+    """`alive`: spawns with living processes. `unreadable`: of whom nothing can be said.
+    `problems`: what is doubtful, for operators; nothing of it is ever killed."""
 
     alive: tuple[Kin, ...]
     ended: tuple[Ended, ...]
     doubtful: tuple[SpawnRecord, ...]
+    unreadable: frozenset[Nonce]
     problems: tuple[str, ...]
 
     @property
     def open(self) -> frozenset[Nonce]:
         """Whose records stay."""
         alive = (kin.record.nonce for kin in self.alive)
-        return frozenset((*alive, *(record.nonce for record in self.doubtful)))
+        doubtful = (record.nonce for record in self.doubtful)
+        return frozenset((*alive, *doubtful, *self.unreadable))
 
 
 def find_leftovers(
     records: Sequence[SpawnRecord],
     folder: str | None,
-    unreadable: Mapping[Nonce, str] = MappingProxyType({}),
+    path_of: Callable[[Nonce], Path],
+    unreadable: Mapping[Nonce, Unreadable] = MappingProxyType({}),
 ) -> Findings:
     """Compare records with /proc. Blocks for a look at every process.
 
-    `folder`: the identity of the one that they are in. `unreadable`: what is wrong with records
-    that tell no more than their name.
+    `folder`: the identity of the one that they are in. `path_of`: where the record of a spawn is.
     """
     boot, namespace = boot_id(), pid_namespace() or "unknown"
     table = read_processes()
@@ -75,9 +80,10 @@ def find_leftovers(
             kin = _kin(record, table, nonces)
             kin.look(table)
             copy = record.is_copy_in(folder)
-            doubts = [*_doubts(kin, table, nonces), *(_of_copy(kin) if copy else ())]
+            path = path_of(record.nonce)
+            doubts = [*_doubts(kin, path, table, nonces), *(_of_copy(kin, path) if copy else ())]
         elif record.boot_id == boot:
-            doubts = _foreign_doubts(record, table)
+            doubts = _foreign_doubts(record, path_of(record.nonce), table)
         problems.extend(doubts)
         if kin and copy and kin.leader is not None:
             kin.leader.close()
@@ -93,6 +99,7 @@ def find_leftovers(
         alive=tuple(alive),
         ended=tuple(ended),
         doubtful=tuple(doubtful),
+        unreadable=frozenset(unreadable),
         problems=tuple(problems),
     )
 
@@ -154,52 +161,61 @@ def _completed(record: SpawnRecord, table: ProcessTable, nonces: Mapping[int, st
     return record
 
 
-def _foreign_doubts(record: SpawnRecord, table: ProcessTable) -> list[str]:
+def _foreign_doubts(record: SpawnRecord, path: Path, table: ProcessTable) -> list[str]:
     """A container's pid namespace ends with its first process, and takes all others along; so a
     record of one that nobody is in is of a container that is gone. The host's never ends."""
     seen = any(pid_namespace(pid) == record.pid_namespace for pid in table)
     if record.pid_namespace != HOST_PID_NAMESPACE and not seen:
         return []
+    who = f", as pid {record.pid} there" if record.pid is not None else ""
     return [
-        f"cannot tell whether {record.model} of spawn {record.nonce} still runs: it was started "
-        f"in another pid namespace, {record.pid_namespace}; left alone"
+        f"cannot tell whether {record.model} ({path}) still runs: it was started in another pid "
+        f"namespace, {record.pid_namespace}{who}; left alone; look there, and delete its record "
+        "once it is gone"
     ]
 
 
-def _doubts(kin: Kin, table: ProcessTable, nonces: Mapping[int, str]) -> list[str]:
+def _doubts(kin: Kin, path: Path, table: ProcessTable, nonces: Mapping[int, str]) -> list[str]:
     record = kin.record
     lineage = Lineage(nonce=record.nonce, sessions=(), known={})
     doubts = [
-        f"process {process} carries the nonce of {record.model} ({record.nonce}), but is not of "
-        "its session; left alone"
+        f"process {process} carries the nonce of {record.model} ({path}), but is not of its "
+        f"session; {_BY_HAND}"
         for process in strangers(lineage, kin.alive, table, nonces.get)
     ]
     process = table.get(record.pid) if record.pid is not None else None
     if process and process.alive and process not in kin.alive and _same(process, record):
         doubts.append(
-            f"process {process} has the pid and the start time of {record.model}, but its "
-            f"environment does not hold the nonce {record.nonce}; left alone"
+            f"process {process} has the pid and the start time of {record.model} ({path}), but "
+            f"its environment does not hold the nonce; {_BY_HAND}"
         )
     return doubts
 
 
-def _of_copy(kin: Kin) -> list[str]:
+def _of_copy(kin: Kin, path: Path) -> list[str]:
     """Whoever holds the other folder may live, and serve by these."""
     record = kin.record
     return [
-        f"process {process} is of {record.model} ({record.nonce}), which another data folder's "
+        f"process {process} is of {record.model} ({path}), which another data folder's "
         "agent started: this folder is a copy; left alone, for that agent, or for you to end"
         for process in kin.alive
     ]
 
 
-def _of_unreadable(nonce: Nonce, why: str, table: ProcessTable, nonces: Mapping[int, str]) -> str:
+def _of_unreadable(
+    nonce: Nonce, record: Unreadable, table: ProcessTable, nonces: Mapping[int, str]
+) -> str:
     carriers = [str(table[pid]) for pid, carried in sorted(nonces.items()) if carried == nonce]
+    cure = f"{record.cure}, or " if record.cure else ""
     if not carriers:
-        return why
+        return f"{record.why}; no process is seen that carries its nonce; {cure}delete it"
     listed = ", ".join(carriers)
-    who = f"processes {listed} carry" if len(carriers) > 1 else f"process {listed} carries"
-    return f"{why}; {who} its nonce; left alone"
+    many = len(carriers) > 1
+    who = f"processes {listed} carry" if many else f"process {listed} carries"
+    whom = "them" if many else "it"
+    return (
+        f"{record.why}; {who} its nonce; left alone; {cure}end {whom} by hand and delete the record"
+    )
 
 
 def _same(process: Process, record: SpawnRecord) -> bool:

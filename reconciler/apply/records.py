@@ -17,14 +17,22 @@ from pathlib import Path
 import msgspec
 
 from reconciler.atomic_file import PARTIAL, make_folder, replace_file
-from reconciler.errors import Transient
+from reconciler.errors import Rejected, Transient
 from reconciler.plan.ids import FilesDigest, GpuUuid, Instance, ModelName, Nonce, SpecHash
 
 VERSION = 1
+MAX_BYTES = 16 * 1024 * 1024
+"""Of a file of the agent's own. A spec comes from a file of 1 MiB at most."""
 NOTHING = msgspec.Raw(b"null")
 _MODE = 0o600
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _IN_THE_WAY = (errno.EISDIR, errno.ENOTDIR, errno.EEXIST)
+_KINDS = {
+    stat.S_IFLNK: "a symbolic link",
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+}
 
 
 class SpawnRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=False):
@@ -88,8 +96,21 @@ class SpawnRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return self.folder is not None and self.folder != folder
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unreadable:
+    """A record that tells no more than its name. `why`: a sentence. `cure`: what lets an agent go
+    on with what it speaks of, as a clause; None: nothing is known to."""
+
+    why: str
+    cure: str | None = None
+
+
 class _Version(msgspec.Struct):
     version: int
+
+
+class _OtherVersion(ValueError):
+    """Of a release that this one knows nothing of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +132,21 @@ class Records:
         self._on_disk: dict[Nonce, _OnDisk] = {}
 
     def open(self) -> None:
-        """Before the first write: make the folder, drop what a crash left half written."""
+        """Before the first write: make the folder, drop what a crash left half written.
+
+        Raises OSError; Rejected where it cannot be listed, since it would seem empty.
+        """
         make_folder(self._folder, mode=0o700)
-        for partial in self._folder.glob(f"*{PARTIAL}"):
-            with contextlib.suppress(OSError):
-                partial.unlink()
+        try:
+            names = os.listdir(self._folder)
+        except OSError as exc:
+            cause = (exc.strerror or str(exc)).lower()
+            cure = f"make the folder readable for this agent (uid {os.geteuid()})"
+            raise Rejected(f"cannot read the records in {self._folder}: {cause}; {cure}") from exc
+        for name in names:
+            if name.endswith(PARTIAL):
+                with contextlib.suppress(OSError):
+                    (self._folder / name).unlink()
 
     def identity(self) -> str | None:
         """Of the folder: a move keeps it, and another path to it; a copy, or what a backup brings
@@ -170,7 +201,7 @@ class Records:
             return f"cannot remove spawn record {path}: {cause_and_cure(exc, self._folder)}"
         return None
 
-    def read(self) -> tuple[tuple[SpawnRecord, ...], Mapping[Nonce, str]]:
+    def read(self) -> tuple[tuple[SpawnRecord, ...], Mapping[Nonce, Unreadable]]:
         """All records that can be read, and what is wrong with each that cannot, by its name.
 
         One of the latter is left where it is: what it speaks of may live.
@@ -183,8 +214,8 @@ class Records:
                 content = read_regular(path)
                 records.append(record := _decode(path.stem, content))
                 self._on_disk[record.nonce] = _OnDisk(record, content, folder, look)
-            except (OSError, msgspec.MsgspecError, ValueError) as exc:
-                problems[Nonce(path.stem)] = f"cannot read spawn record {path}: {exc}"
+            except (OSError, ValueError, RecursionError) as exc:
+                problems[Nonce(path.stem)] = _unreadable(path, exc)
         return tuple(records), problems
 
     def _harm(self, before: _OnDisk) -> str | None:
@@ -226,22 +257,43 @@ def cause_and_cure(exc: OSError, folder: Path) -> str:
 
 
 def read_regular(path: Path) -> bytes:
-    """Raises OSError or ValueError. Never waits, as the opening of a named pipe does."""
+    """Raises OSError or ValueError, which says what stands there, or that it is larger than
+    MAX_BYTES. Never waits, as the opening of a named pipe does."""
+    _need_regular(path.lstat())  # first: of a link or a socket an open says something else
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     file = os.open(path, flags)
     try:
-        if not stat.S_ISREG(os.fstat(file).st_mode):
-            raise ValueError("it is no regular file")
+        _need_regular(os.fstat(file))
         with os.fdopen(file, "rb", closefd=False) as stream:
-            return stream.read()
+            content = stream.read(MAX_BYTES + 1)
     finally:
         os.close(file)
+    if len(content) > MAX_BYTES:
+        raise ValueError(f"it is larger than {MAX_BYTES >> 20} MiB")
+    return content
+
+
+def _need_regular(status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        kind = _KINDS.get(stat.S_IFMT(status.st_mode), "a device")
+        raise ValueError(f"it is no regular file but {kind}")
+
+
+def _unreadable(path: Path, exc: Exception) -> Unreadable:
+    cause = (exc.strerror or str(exc)).lower() if isinstance(exc, OSError) else str(exc)
+    shown = os.fsencode(path).decode(errors="backslashreplace")  # for JSON, whatever its name
+    cure = None
+    if isinstance(exc, PermissionError):
+        cure = f"make it readable for this agent (uid {os.geteuid()})"
+    elif isinstance(exc, _OtherVersion):
+        cure = "start the release again that wrote it"
+    return Unreadable(why=f"cannot read spawn record {shown}: {cause}", cure=cure)
 
 
 def _decode(name: str, content: bytes) -> SpawnRecord:
     version = msgspec.json.decode(content, type=_Version).version
     if version != VERSION:
-        raise ValueError(f"it has version {version}, this agent knows {VERSION}")
+        raise _OtherVersion(f"it has version {version}, this agent knows {VERSION}")
     record = msgspec.json.decode(content, type=SpawnRecord)
     if name != record.nonce:
         raise ValueError(f"it speaks of the spawn {record.nonce}")

@@ -7,6 +7,7 @@ A killed engine leaves its sockets (vLLM: under made-up names), and a crashed on
 writing. The nonce in the name proves that a folder is the spawn's, whoever removes it.
 """
 
+import errno
 import os
 import shutil
 import stat
@@ -49,18 +50,29 @@ def make(scratch: Scratch) -> None:
 
 
 def remove(nonce: Nonce, folders: Sequence[str]) -> str | None:
-    """Once nobody of the spawn lives. Returns why it cannot be, as a sentence; None: it is gone."""
+    """Once nobody of the spawn lives. Returns why one cannot be, as a sentence; None: they are
+    gone, but for what does not bear the nonce, and is nothing of ours."""
+    problems = []
     for folder in map(Path, folders):
+        if folder.name != _name(nonce):
+            continue
         try:
-            status = folder.stat(follow_symlinks=False)
-            ours = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
-            if ours and folder.name == _name(nonce):
-                shutil.rmtree(folder)
+            _need_ours(folder.lstat())
+            shutil.rmtree(folder)
         except FileNotFoundError:
             continue
         except OSError as exc:
-            return f"cannot remove {folder}: {(exc.strerror or str(exc)).lower()}"
-    return None
+            cause = (exc.strerror or str(exc)).lower()
+            problems.append(f"cannot remove {folder}: {cause}; remove it by hand")
+    return problems[0] if problems else None
+
+
+def _need_ours(status: os.stat_result) -> None:
+    """Raises OSError: whoever put it there may need it."""
+    if not stat.S_ISDIR(status.st_mode):
+        raise OSError(errno.ENOTDIR, "it is no folder, as the agent made it")
+    if status.st_uid != os.geteuid():
+        raise OSError(errno.EPERM, f"it belongs to uid {status.st_uid}")
 
 
 def _name(nonce: Nonce) -> str:

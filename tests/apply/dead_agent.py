@@ -4,6 +4,7 @@ import asyncio
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,9 +68,12 @@ class DeadAgent:
         await backends.stop(nonce, stop_seconds=30, kill_seconds=30)
 
 
-async def dead_agent(world: World, *flags: str, note: str = "") -> DeadAgent:
-    """`note`: wait until the record holds this, before the kill."""
+async def dead_agent(
+    world: World, *flags: str, note: str = "", wrapper: Sequence[str] = ()
+) -> DeadAgent:
+    """`note`: wait until the record holds this, before the kill. `wrapper`: runs the agent."""
     agent = await asyncio.create_subprocess_exec(
+        *wrapper,
         sys.executable,
         "-m",
         "tests.apply.agent_stand_in",

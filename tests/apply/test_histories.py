@@ -95,6 +95,7 @@ def test_nothing_is_there_before_the_first_write(tmp_path: Path) -> None:
         (b'{"version": 2}', "version 2"),
         (b'{"version": 1}', "missing required field"),
         (b"\xff\xfe", "malformed"),
+        (b'{"version": 1, "blocks": ' + b"[" * 100_000, "recursion depth"),
     ],
 )
 def test_one_that_cannot_be_read_costs_no_other_and_is_kept(
@@ -129,7 +130,7 @@ def test_a_named_pipe_in_its_place_is_not_waited_for(tmp_path: Path) -> None:
     histories.write(M, HISTORY)
 
     assert found == {}
-    assert problem.startswith(f"cannot read {pipe}: it is no regular file; ")
+    assert problem.startswith(f"cannot read {pipe}: it is no regular file but a named pipe; ")
     assert Histories(tmp_path).read(at=7.0) == ({M: HISTORY}, ())
 
 

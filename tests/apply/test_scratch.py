@@ -156,8 +156,14 @@ def test_only_what_bears_the_nonce_is_removed(tmp_path: Path) -> None:
     link = tmp_path / f"xgen-{NONCE}"
     link.symlink_to(precious)
 
-    assert remove(NONCE, [str(precious), str(link), str(tmp_path / "none")]) is None
+    after = tmp_path / "more" / link.name
+    after.mkdir(parents=True)
 
+    problem = remove(NONCE, [str(precious), str(link), str(tmp_path / "none"), str(after)])
+
+    why = "it is no folder, as the agent made it"
+    assert problem == f"cannot remove {link}: {why}; remove it by hand"
+    assert not after.exists()
     assert precious.is_dir()
     assert link.is_symlink()
 

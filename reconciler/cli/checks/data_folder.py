@@ -96,7 +96,9 @@ def _left_behind(folder: Path) -> Finding | None:
     alive = [r for r in records if r.pid is not None and Path(f"/proc/{r.pid}").exists()]
     if problems:
         return warn(
-            "left behind", "; ".join(problems.values()), "look at those files before you remove any"
+            "left behind",
+            "; ".join(each.why for each in problems.values()),
+            "look at those files before you remove any",
         )
     if alive:
         listed = ", ".join(f"{record.model} (pid {record.pid})" for record in alive)
