@@ -64,11 +64,18 @@ class EngineWatch:
             before = self._engines.inventory
             try:
                 await in_daemon_thread(self._look, name="engines")
-            except Exception:  # noqa: BLE001  the task's boundary: what is known stays, and it looks again
+            except Exception as exc:  # noqa: BLE001  the task's boundary: what is known stays, and it looks again
                 _log.exception("looking for engines failed")
+                self._note_failure(exc)
             if self._engines.inventory is not before:
                 self._wake()
             ended = await within(self._pause_seconds, self._closing)
+
+    def _note_failure(self, exc: Exception) -> None:
+        """While nothing is known, nothing is started: the status is to say why."""
+        unknown = Inventory(failure=f"{type(exc).__name__}: {exc}")
+        if not self._engines.inventory.known and self._engines.inventory != unknown:
+            self._engines.take_up(unknown)
 
     def _look(self) -> None:
         with suppress(GivenUp), until(self._given_up):

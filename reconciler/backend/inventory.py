@@ -103,10 +103,12 @@ class Asked:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
     """All backends that this release knows, and all builds that have a name: each is either among
-    the builds or missing. One with neither: nobody has looked yet."""
+    the builds or missing. One with neither: nobody has looked yet. `failure`: why not, though it
+    was tried, as a clause."""
 
     builds: tuple[Build, ...] = ()
     missing: tuple[Missing, ...] = ()
+    failure: str | None = None
 
     @property
     def known(self) -> bool:

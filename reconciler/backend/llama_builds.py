@@ -131,7 +131,7 @@ def _kinds(files: Iterable[str], said: str, listed: tuple[Listed, ...]) -> set[s
 
 def _libraries(called: Iterable[str]) -> list[str]:
     """llama.cpp's own ones, beside each program or in the `lib` beside its `bin`."""
-    folders = [Path(program).resolve().parent for program in called]
+    folders = [Path(os.path.realpath(program)).parent for program in called]
     beside = dict.fromkeys(each for one in folders for each in (one, one.parent / "lib"))
     return [
         str(folder / name)

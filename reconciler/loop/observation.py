@@ -101,7 +101,7 @@ class Seen:
     """What lives and what is under way, at one moment of the event loop.
 
     `reads_removed`: processes that have files open which have gone from the cache since. `hung`:
-    those that do nothing any more.
+    those that do nothing any more. `engines_failure`: see `Inventory`.
     """
 
     views: Views
@@ -109,6 +109,7 @@ class Seen:
     leftovers: tuple[Leftover, ...]
     reads_removed: frozenset[Nonce] = frozenset()
     hung: Mapping[Nonce, Hang] = field(default_factory=dict)
+    engines_failure: str | None = None
 
     @property
     def sound(self) -> Views:
@@ -167,6 +168,7 @@ class Observer:
             in_flight=self._effects.in_flight(),
             leftovers=self._backends.leftovers(),
             hung=self._hung(),
+            engines_failure=self._engines.inventory.failure,
         )
 
     def look(
@@ -277,6 +279,7 @@ def observed(
     return Observed(
         processes_read=True,
         engines_known=engines_known,
+        engines_failure=seen.engines_failure,
         models={name: seen_of(name, seen, looks.get(name), books, judged) for name in names},
         leftovers=seen.leftovers,
         max_parallel_loads=max_parallel_loads,

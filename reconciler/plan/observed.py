@@ -245,13 +245,14 @@ class Observed:
     """Everything the planner may know. A model without an entry has nothing here.
 
     `processes_read`: the first complete look at the processes is done (R3). `engines_known`: the
-    engines were asked what they are.
+    engines were asked what they are. `engines_failure`: why they could not be, as a clause.
     `max_parallel_loads`: how many backends may load at a time. `rooms`: the memories that models
     run in; of one that is not there nobody knows, and nothing is refused for it.
     """
 
     processes_read: bool
     engines_known: bool = True
+    engines_failure: str | None = None
     models: Mapping[ModelName, ObservedModel] = field(default_factory=dict)
     leftovers: tuple[Leftover, ...] = ()
     max_parallel_loads: int = 2

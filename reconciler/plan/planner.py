@@ -42,7 +42,10 @@ def plan(desired: Desired | None, observed: Observed, now: float) -> Plan:
     if desired.suspend:
         steps = {name: _held(step, "held back") for name, step in steps.items()}
     elif not observed.engines_known:
-        steps = {name: _held(step, _UNTIL_ENGINES_ARE_KNOWN) for name, step in steps.items()}
+        why = _UNTIL_ENGINES_ARE_KNOWN
+        if observed.engines_failure is not None:
+            why = f"{why}, which cannot be looked for ({observed.engines_failure})"
+        steps = {name: _held(step, why) for name, step in steps.items()}
     else:
         steps = grant(
             listed,
@@ -106,7 +109,13 @@ def _notes(desired: Desired, observed: Observed) -> tuple[str, ...]:
     if desired.suspend:
         notes.append("suspended: nothing is started or stopped, nor restarted after a crash")
     if not observed.engines_known:
-        notes.append("nothing is started or stopped: this node's engines are asked what they are")
+        failure = observed.engines_failure
+        why = (
+            f"this node's engines cannot be looked for, which is tried again: {failure}"
+            if failure is not None
+            else "this node's engines are asked what they are"
+        )
+        notes.append(f"nothing is started or stopped: {why}")
     if observed.leftovers:
         listed = ", ".join(
             f"pid {leftover.pid} ({leftover.model})"

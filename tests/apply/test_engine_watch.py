@@ -67,6 +67,43 @@ async def test_what_stays_wakes_nobody(tmp_path: Path) -> None:
     assert watched.asked == 1
 
 
+async def test_why_engines_cannot_be_looked_for_is_told_once_till_they_can(tmp_path: Path) -> None:
+    watched, there = Watched(tmp_path), tmp_path / "there"
+    watched.put("1")
+    awake = asyncio.Event()
+    woken, looks = [], []
+    engines = Engines(Inventory())
+
+    def look() -> Inventory:
+        looks.append(there)
+        there.stat()
+        return watched.discovery.look()
+
+    def wake() -> None:
+        woken.append(engines.inventory.failure)
+        awake.set()
+
+    async with EngineWatch(look, engines, wake=wake, pause_seconds=0.001).looking():
+        more = partial(wait_until, lambda: len(looks) >= 5, what="five looks")
+        await asyncio.to_thread(more)
+        (why,) = woken
+        assert why == f"FileNotFoundError: [Errno 2] No such file or directory: '{there}'"
+        assert not engines.inventory.known
+
+        awake.clear()
+        there.touch()
+        async with asyncio.timeout(30):
+            await awake.wait()
+        assert (engines.inventory.known, engines.inventory.failure) == (True, None)
+
+        there.unlink()
+        known, before = engines.inventory, len(looks)
+        more = partial(wait_until, lambda: len(looks) >= before + 5, what="five more looks")
+        await asyncio.to_thread(more)
+
+    assert engines.inventory is known
+
+
 async def test_an_engine_that_does_not_answer_holds_up_no_end(tmp_path: Path) -> None:
     watched, pid = Watched(tmp_path), tmp_path / "pid"
     watched.put("1")

@@ -146,6 +146,16 @@ def test_says_what_is_wrong_with_a_file_that_cannot_be_run(tmp_path: Path) -> No
     assert why_missing(look(str(path))) == f"{path} cannot be run: Exec format error"
 
 
+def test_a_link_to_itself_costs_the_other_engines_nothing(tmp_path: Path) -> None:
+    link = tmp_path / "llama-server"
+    link.symlink_to(link.name)
+
+    found = look(str(link))
+
+    assert why_missing(found) == f"{link} is not a file"
+    assert found.build("xllamacpp") is not None
+
+
 def test_a_named_pipe_in_the_place_of_an_engine_holds_nothing_up(tmp_path: Path) -> None:
     """An open of one waits until somebody writes."""
     pipe = tmp_path / "llama-server"

@@ -12,7 +12,8 @@ from reconciler.backend.engines import Assessment, Engines
 from reconciler.backend.model_info import ModelInfo
 from reconciler.backend.offer import HubSays, Offer
 from reconciler.cache.model_cache import ModelCache
-from reconciler.loop.observation import Looks, Observer, Secrets
+from reconciler.loop.books import Books
+from reconciler.loop.observation import Looks, Observer, Secrets, Seen, observed
 from reconciler.plan.desired import DesiredModel, Format, SecretRef
 from reconciler.plan.gpus import Gpu
 from reconciler.plan.ids import FilesDigest, Instance, ModelName, SpecHash
@@ -191,3 +192,11 @@ def test_secrets_of_what_runs_as_it_is_wanted_are_not_read(watching: Watching) -
 def test_secrets_of_a_disabled_model_are_not_read(watching: Watching) -> None:
     wants = watching.model(env={"TOKEN": SecretRef(from_file="/nope")}, enabled=False)
     assert watching.secrets(wants) == Secrets()
+
+
+def test_the_planner_knows_why_engines_cannot_be_looked_for() -> None:
+    seen = Seen(views={}, in_flight={}, leftovers=(), engines_failure="OSError: why")
+
+    there = observed(seen, {}, Books(), None, misplaced={}, max_parallel_loads=1)
+
+    assert there.engines_failure == "OSError: why"

@@ -60,6 +60,7 @@ def test_nothing_new_is_the_same_scene() -> None:
         {"looks": {M: None}},
         {"gpus": Gpus()},
         {"seen": replace(NOTHING, views={M: (view(),)})},
+        {"seen": replace(NOTHING, engines_failure="OSError: why")},
         {"doubts": ("pid 1 is doubtful",)},
         {"noticed": {M: None}},
         {"memory": Memory(rooms={HOST: Room(total_bytes=2, free_bytes=1)}, held={})},

@@ -217,11 +217,13 @@ def observed(
     loads: int = 2,
     processes_read: bool = True,
     engines_known: bool = True,
+    engines_failure: str | None = None,
     memory: Data | None = None,
 ) -> Observed:
     return Observed(
         processes_read=processes_read,
         engines_known=engines_known,
+        engines_failure=engines_failure,
         models={ModelName(name): observed_model(name, model) for name, model in data.items()},
         leftovers=tuple(
             Leftover(

@@ -26,6 +26,7 @@ def test_plan_of(case: Data) -> None:
             loads=case.get("loads", 2),
             processes_read=case.get("processes_read", True),
             engines_known=case.get("engines_known", True),
+            engines_failure=case.get("engines_failure"),
             memory=case.get("room"),
         ),
         case.get("now", 100.0),
