@@ -74,7 +74,7 @@ class Census:
 
 def look(marker: str, *, without: Collection[int | None]) -> Census:
     """`marker`: begins the TMPDIR of the agent, which all inherit. `without`: the agent
-    itself, and its supervisor."""
+    itself, its supervisor, and its spare."""
     found = {
         pid: (process, environment)
         for pid, process in read_processes().items()

@@ -81,14 +81,20 @@ class World:
     @property
     def agent_pid(self) -> int | None:
         """Of an agent that was not ended; frozen or not."""
+        if not self.supervised:
+            return self.started_pid
+        return next(iter(self._below), None)
+
+    @property
+    def _below(self) -> tuple[int, ...]:
+        """A supervisor's agent and its spare."""
         started = self.started_pid
-        if not self.supervised or started is None:
-            return started
-        return next(iter(agents_below(started)), None)
+        return agents_below(started) if self.supervised and started is not None else ()
 
     @property
     def pids(self) -> frozenset[int]:
-        return frozenset(pid for pid in (self.started_pid, self.agent_pid) if pid is not None)
+        started = self.started_pid
+        return frozenset((*self._below, *([started] if started is not None else [])))
 
     @property
     def answers(self) -> bool:
