@@ -213,7 +213,13 @@ def no_push_hook() -> Problem:
 
 
 def push_hook_broken(cause: str) -> Problem:
-    return Problem(status=503, code="push_hook_broken", message=cause)
+    """`cause`: as a sentence."""
+    return Problem(
+        status=503,
+        code="push_hook_broken",
+        message=f"cannot take word of a push: {cause}",
+        headers=_retry_after(_LATER_SECONDS),
+    )
 
 
 def not_authentic() -> Problem:

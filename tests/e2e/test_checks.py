@@ -65,6 +65,22 @@ def test_what_fails_a_check_never_serves_and_says_what_came(agent: Agent) -> Non
 
 
 @pytest.mark.slow
+def test_a_wrong_check_does_not_bar_the_last_good_spec(agent: Agent) -> None:
+    agent.write(manifest(model("a", strategy="recreate")))
+    agent.start()
+    agent.wait_up()
+    agent.wait_state("a", "loaded")
+    changed = "{ctx_size: 256}"
+    agent.write(checked(WRONG, strategy="recreate", extra_args=changed))
+    back = agent.wait_model(
+        "a", lambda entry: entry["degraded"] is not None and entry["state"] == "loaded"
+    )
+    assert "check 1 of 1 failed" in back["target"]["reason"]
+    answer = agent.post("/v1/chat/completions", {"model": "a", "messages": []})
+    assert answer.status_code == 200
+
+
+@pytest.mark.slow
 def test_checks_that_were_edited_while_no_agent_ran_lift_their_block(agent: Agent) -> None:
     agent.write(checked(WRONG, on_failure="stop"))
     agent.start()

@@ -100,7 +100,8 @@ def test_events_tell_the_story_of_a_crash_in_order(agent: Agent) -> None:
         (event["kind"], event["data"].get("state", ""))
         for event in events(agent, f"?since={before}&model=a")
     ]
-    assert told == [
+    # It may be seen to have died a moment before all of it has ended.
+    assert [each for each in told if each != ("ModelStateChanged", "unloading")] == [
         ("BackendExited", ""),
         ("ModelStateChanged", "error"),
         ("ActionBegun", ""),
@@ -110,7 +111,11 @@ def test_events_tell_the_story_of_a_crash_in_order(agent: Agent) -> None:
         ("ModelStateChanged", "loaded"),
     ]
     assert events(agent, f"?since={before}&model=b") == []
-    exited = events(agent, f"?since={before}&model=a")[0]
+    exited = next(
+        event
+        for event in events(agent, f"?since={before}&model=a")
+        if event["kind"] == "BackendExited"
+    )
     assert (exited["data"]["signal"], exited["level"]) == ("SIGKILL", "warning")
     assert "SIGKILL" in exited["reason"]
 
@@ -225,9 +230,9 @@ def test_a_log_is_followed_over_a_rotation_until_the_client_leaves(make_agent: M
     agent.wait_up()
     victim = agent.wait_state("a", "loaded")["pid"]
     open_before = sockets(agent)
-    rotated = agent.data / "logs" / "a.log.1"
+    logs = agent.data / "logs"
     with following(agent, "/api/management/models/a/logs?follow=true&lines=1") as log:
-        wait_until(rotated.exists, what="a rotation")
+        wait_until(lambda: any(logs.glob("a@*.log.1")), what="a rotation")
         os.kill(victim, signal.SIGKILL)
         log.wait("] a runs as pid ")
     wait_until(lambda: sockets(agent) <= open_before, what="the agent noticed that we left")
