@@ -86,7 +86,7 @@ def reverted(wanted: DesiredModel, good: LastGood) -> DesiredModel:
     """
     return replace(
         wanted,
-        # checks=(),
+        checks=(),
         spec=good.spec,
         spec_hash=good.spec_hash,
         fallback=None,
