@@ -96,6 +96,7 @@ def test_a_killed_agent_costs_its_streams_and_no_model(agent: Agent) -> None:
     agent.wait_model("a", lambda now: now["state"] == "loaded" and now["restarts"] == 1)
 
 
+@pytest.mark.slow
 def test_what_serves_is_adopted_while_the_engines_are_still_asked(agent: Agent) -> None:
     """vLLM takes seconds to say its version."""
     agent.write(manifest(model("a"), model("gone")))

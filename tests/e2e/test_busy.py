@@ -4,6 +4,7 @@ import asyncio
 
 import aiohttp
 import httpx
+import pytest
 
 from tests.e2e.agent import Agent
 from tests.e2e.manifests import manifest, model
@@ -12,6 +13,7 @@ from tests.waiting import wait_until
 CROWD = 50
 
 
+@pytest.mark.slow
 def test_a_busy_engine_is_neither_probed_nor_restarted(agent: Agent) -> None:
     """Scenarios 56 to 58: gpustack#3189: probes queued behind users. ray#54070: a health timeout
     under load. gonka PR#1421: a busy engine was restarted eight times a day.

@@ -65,6 +65,7 @@ def test_a_client_that_leaves_frees_the_backend(
     wait_until(lambda: agent.model("a")["in_flight"] == 0, what="it counts as load no more")  # type: ignore[index]
 
 
+@pytest.mark.slow
 def test_many_streams_leave_nothing_behind(agent: Agent) -> None:
     """50 parallel streams; then open files, tasks and memory are as before."""
     interval = 0.1

@@ -74,6 +74,7 @@ def test_status_as_json_is_the_view_of_the_cluster(untouched: Agent) -> None:
     assert (view["api"], view["count"], view["self_node"]) == (1, 1, "node-a")
 
 
+@pytest.mark.slow
 def test_watch_redraws_without_erasing_and_goes_on_past_a_restart(running: Agent) -> None:
     with started("status", "--watch", "--data-dir", running.data, columns=80) as watching:
         watching.wait_for("serves (pid")

@@ -12,6 +12,7 @@ from tests.e2e.test_adoption import kill, kinds, loaded, record_of, start
 from tests.waiting import wait_until
 
 
+@pytest.mark.slow
 def test_an_emptied_data_folder_costs_nothing(agent: Agent) -> None:
     """The next agent knows the processes of this one all the same."""
     agent.write(manifest(model("a"), model("b", env='{STAND_IN: "--child plain"}')))

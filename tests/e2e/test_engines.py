@@ -75,6 +75,7 @@ def test_a_name_that_leads_nowhere_blocks_only_who_names_it(make_agent: MakeAgen
     assert told["message"] in shown(agent, "status")
 
 
+@pytest.mark.slow
 def test_a_replaced_build_is_told_and_used_from_the_next_start_on(
     node: Agent, tmp_path: Path
 ) -> None:

@@ -134,6 +134,7 @@ def test_a_webhook_looks_at_once_if_it_knows_the_secret(
     wait_revision(agent, applied=commit)
 
 
+@pytest.mark.slow
 def test_nothing_that_happens_to_the_repository_stops_a_model(
     agent: Agent, repository: Repository
 ) -> None:
@@ -177,6 +178,7 @@ def _wait_said(agent: Agent, words: str) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_manifest_that_moves_from_a_folder_to_a_repository_is_the_same_files(
     agent: Agent, repository: Repository
 ) -> None:
@@ -206,6 +208,7 @@ def test_an_agent_that_ends_takes_a_hanging_git_with_it(
     wait_until(lambda: not is_alive(helper) and not gits(agent), what="all of git dead")
 
 
+@pytest.mark.slow
 def test_a_git_that_outlives_a_killed_agent_is_in_nobodys_way(
     agent: Agent, repository: Repository, tmp_path: Path
 ) -> None:
@@ -236,6 +239,7 @@ def test_a_url_that_cannot_be_is_bad_usage_and_repeats_no_password(tmp_path: Pat
         assert "--git-token-file" in done.stderr.replace("\n", " ")
 
 
+@pytest.mark.slow
 def test_plan_and_doctor_read_a_repository_and_validate_says_how(
     repository: Repository, tmp_path: Path
 ) -> None:

@@ -218,6 +218,7 @@ def test_gpus_of_amd_are_given_by_the_numbers_that_hip_knows(
     assert agent.stop() == 0
 
 
+@pytest.mark.slow
 def test_of_a_device_plugins_gpus_models_count_and_name_none(
     make_agent: MakeAgent, libraries: GpuLibraries
 ) -> None:

@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from tests.cli.command import xgen_model
 from tests.e2e.agent import Agent
 from tests.e2e.manifests import manifest, model
@@ -9,6 +11,7 @@ from tests.e2e.test_adoption import kill, loaded, record_of, start
 from tests.waiting import wait_until
 
 
+@pytest.mark.slow
 def test_flags_that_an_upgrade_gives_are_shown_and_restart_nothing(agent: Agent) -> None:
     """R4. By a record such as another release would have written it."""
     agent.write(manifest(model("a", extra_args="{threads: 2}"), model("b")))

@@ -80,6 +80,7 @@ def test_what_serves_and_what_loads_is_left_and_taken_over(leaving: Agent) -> No
     assert leaving.processes() == []
 
 
+@pytest.mark.slow
 def test_a_stream_may_end_while_new_requests_are_refused_and_the_status_tells_so(
     leaving: Agent,
 ) -> None:

@@ -160,6 +160,7 @@ class Tries:
             self.asked_to_wait.append(float(response.headers.get("retry-after", 0)))
 
 
+@pytest.mark.slow
 def test_its_retries_wait_as_long_as_they_were_told(agent: Agent) -> None:
     """503 with Retry-After is what they understand; by themselves they would ask within 0.5 s."""
     agent.write(manifest(model("late", env='{STAND_IN: "--ready-after 2"}')))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.e2e.agent import Agent, Entry
@@ -169,6 +170,7 @@ def test_reconcile_reads_the_source_at_once(make_agent: MakeAgent) -> None:
     agent.wait_state("b", "disabled")
 
 
+@pytest.mark.slow
 def test_nothing_of_a_removed_model_is_left_in_the_metrics(agent: Agent) -> None:
     agent.write(manifest(model("a"), model("b")))
     agent.start()
@@ -222,6 +224,7 @@ def test_the_loop_and_the_hub_are_measured(agent: Agent) -> None:
     assert values["xgen_manifest_info", ("revision", applied), ("state", "applied")] == 1
 
 
+@pytest.mark.slow
 def test_a_log_is_followed_over_a_rotation_until_the_client_leaves(make_agent: MakeAgent) -> None:
     agent = make_agent("--log-max-mib", "1")
     agent.model_file()

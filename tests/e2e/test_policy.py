@@ -50,6 +50,7 @@ def test_a_variable_of_the_loader_leaves_what_runs_alone(agent: Agent) -> None:
     assert other["pid"] == pids["b"]
 
 
+@pytest.mark.slow
 def test_a_file_of_the_node_is_used_below_a_folder_that_the_operator_names(
     agent: Agent,
 ) -> None:

@@ -156,6 +156,7 @@ def children(pid: int) -> list[int]:
     return [int(child) for child in told.split()]
 
 
+@pytest.mark.slow
 def test_as_process_1_of_a_container_it_keeps_the_models_and_reaps(contained: Agent) -> None:
     pid = serving(contained, model("a", env='{STAND_IN: "--spawn-children 2"}'))
     assert "on-exit leave cannot work" in contained.log
