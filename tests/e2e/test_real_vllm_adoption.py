@@ -113,6 +113,8 @@ def test_a_killed_agent_costs_nothing_of_it(node: Agent) -> None:
     assert kinds(node, "chat")[0] == "BackendAdopted"
     assert made.lives(node)
     assert tree(after) == made
+    known = node.wait_model("chat", lambda entry: entry["engine"]["installed"] is not None)
+    assert known["engine"]["drift"] is None
 
 
 def test_what_is_half_dead_is_reaped_to_its_last_segment_and_started_anew(node: Agent) -> None:
