@@ -1,11 +1,14 @@
 """A file that is there whole or not at all, and stays through a power cut."""
 
+import errno
 import os
 from contextlib import suppress
 from pathlib import Path
 
 PARTIAL = ".partial"
 """What the name of a file that is being written ends with; its writer's death leaves it there."""
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+_IN_THE_WAY = (errno.EISDIR, errno.ENOTDIR, errno.EEXIST)
 
 
 def replace_file(path: Path, content: bytes, *, mode: int = 0o600) -> None:
@@ -50,3 +53,13 @@ def sync_folder(folder: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def cause_and_cure(exc: OSError, folder: Path) -> str:
+    """What a disk says, and what an operator has to do about it."""
+    cause = (exc.strerror or str(exc)).lower()
+    if exc.errno in _NO_ROOM:
+        return f"{cause}; free some in {folder}"
+    if exc.errno in _IN_THE_WAY:
+        return f"{cause}; take away what stands in the way at {folder}"
+    return f"{cause}; make {folder} writable"

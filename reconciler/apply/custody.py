@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from reconciler.apply.held import Held
 from reconciler.apply.records import Records, SpawnRecord
 from reconciler.apply.spawn import Order, Started, start
 from reconciler.apply.traces import remove_traces
 from reconciler.errors import Transient
+from reconciler.own_files import FilesKept
 from reconciler.plan.ids import ModelName
 
 HoldFolder = Callable[[], str | None]
@@ -16,10 +18,10 @@ HoldFolder = Callable[[], str | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordRewritten:
-    """Somebody had removed or changed a record, and it is there again. `pid` None: of one whose
-    first process is gone."""
+    """Somebody had removed or changed a record, and it is there again. `model` None: a file that is
+    of no process. `pid` None: of one whose first process is gone."""
 
-    model: ModelName
+    model: ModelName | None
     pid: int | None
     reason: str
 
@@ -32,8 +34,16 @@ class Kept:
     rewritten: tuple[RecordRewritten, ...] = ()
 
 
+class KeptFiles(Protocol):
+    """What else the next agent is to know. `keep` is for any thread, and costs next to nothing
+    where nothing was done to them."""
+
+    def keep(self) -> FilesKept: ...
+
+
 class Custody:
-    """The records of what the backends hold. `start`, `keep` and `remove` are for a thread.
+    """The records of what the backends hold, and other files. `start`, `keep` and `remove` are for
+    a thread.
 
     `problems`: what is not on disk and the next agent needs to know, as sentences.
     """
@@ -42,7 +52,12 @@ class Custody:
         self._records = records
         self._hold_folder = hold_folder
         self._rewritten: tuple[RecordRewritten, ...] = ()
+        self._files: tuple[KeptFiles, ...] = ()
         self.problems: tuple[str, ...] = ()
+
+    def watch(self, *files: KeptFiles) -> None:
+        """From now on these are kept, too."""
+        self._files += files
 
     def take_up(self, kept: Kept) -> bool:
         """What a look came to; whether there is something new to tell."""
@@ -85,6 +100,12 @@ class Custody:
             else:
                 if harm is not None:
                     rewritten.append(self._news(record, harm))
+        for files in self._files:
+            kept = files.keep()
+            problems += kept.problems
+            rewritten += [
+                RecordRewritten(model=None, pid=None, reason=each) for each in kept.rewritten
+            ]
         return Kept(problems=tuple(problems), rewritten=tuple(rewritten))
 
     def _news(self, record: SpawnRecord, harm: str) -> RecordRewritten:

@@ -10,8 +10,7 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from reconciler.apply.records import cause_and_cure
-from reconciler.atomic_file import replace_file
+from reconciler.atomic_file import cause_and_cure, replace_file
 from reconciler.errors import Transient
 from reconciler.plan.gpu_roll import Roll, recalled
 from reconciler.plan.gpus import Gpu

@@ -3,12 +3,14 @@
 <data-dir>/history/<model>.json    0600
 
 A file that cannot be read is left where it is until there is something newer to say; then it is put
-aside, as <model>.json.unread.
+aside, as <model>.json.unread. One that somebody removes or changes while the agent runs is written
+anew.
 """
 
 import contextlib
+import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
@@ -16,9 +18,9 @@ from typing import Annotated
 import msgspec
 
 from reconciler.apply.kept_spec import decode_spec, encode_spec
-from reconciler.apply.records import cause_and_cure, read_regular
-from reconciler.atomic_file import PARTIAL, make_folder, replace_file
+from reconciler.atomic_file import PARTIAL, cause_and_cure
 from reconciler.errors import Transient
+from reconciler.own_files import FilesKept, Look, OwnFile, OwnFiles, look_at
 from reconciler.plan.ids import FilesDigest, GpuUuid, Instance, ModelName, SpecHash
 from reconciler.plan.observed import Failure
 from reconciler.plan.revert import LastGood
@@ -102,12 +104,24 @@ class _Version(msgspec.Struct):
     version: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Unread:
+    """A file that is not to be lost. `look`: when it was read last; empty: it could not be looked
+    at. `problem`: None: somebody has mended it since."""
+
+    problem: str | None
+    look: Look
+
+
 class Histories:
-    """The folder of them."""
+    """The folder of them. Any thread may ask."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._unread: set[Path] = set()
+        self._busy = threading.Lock()
+        self._own = OwnFiles("a restart would not know what is blocked and last good")
+        self._unread: dict[Path, _Unread] = {}
+        self._put_away: list[str] = []
 
     def read(self, *, at: float) -> tuple[Mapping[ModelName, History], tuple[str, ...]]:
         """All that can be read, and what is wrong with each that cannot. Never raises.
@@ -117,25 +131,34 @@ class Histories:
         found: dict[ModelName, History] = {}
         problems = []
         for path in self._files():
+            look = _look(path)
             try:
-                model, history = _decode(path, at)
+                file = OwnFile.read(path)
+                model, history = _decode(path, file.content, at)
             except (OSError, ValueError, RecursionError) as exc:
-                self._unread.add(path)
-                problems.append(
-                    f"cannot read {path}: {exc}; what was blocked and last good of model "
-                    f"{path.stem} is not known, and the file is kept"
-                )
+                problems.append(problem := _cannot_read(path, exc))
+                self._unread[path] = _Unread(problem=problem, look=look)
             else:
                 found[model] = history
+                self._own.take(file)
         return found, tuple(problems)
+
+    def keep(self) -> FilesKept:
+        """Write anew what somebody removed or changed, and tell what cannot be read or written."""
+        with self._busy:
+            for path in tuple(self._unread):
+                self._look_again(path)
+            kept = self._own.keep()
+            away, self._put_away = self._put_away, []
+            unread = [each.problem for each in self._unread.values() if each.problem is not None]
+        return FilesKept(problems=(*unread, *kept.problems), rewritten=(*away, *kept.rewritten))
 
     def write(self, model: ModelName, history: History) -> None:
         """Whole or not at all, and on the disk when it returns. Raises Transient."""
         path = self._folder / f"{model}.json"
         try:
-            make_folder(self._folder, mode=0o700)
-            with self._put_aside(path):
-                replace_file(path, _encode(model, history))
+            with self._busy, self._put_aside(path):
+                self._own.write(path, _encode(model, history))
         except OSError as exc:
             why = cause_and_cure(exc, self._folder)
             raise Transient(f"cannot write {path}: {why}") from exc
@@ -143,10 +166,10 @@ class Histories:
     def remove(self, model: ModelName) -> None:
         """Of a model that is gone; one that cannot be read stays. Raises Transient."""
         path = self._folder / f"{model}.json"
-        if path in self._unread:
-            return
         try:
-            path.unlink(missing_ok=True)
+            with self._busy:
+                if path not in self._unread:
+                    self._own.remove(path)
         except OSError as exc:
             why = cause_and_cure(exc, self._folder)
             raise Transient(f"cannot remove {path}: {why}") from exc
@@ -160,7 +183,10 @@ class Histories:
     @contextlib.contextmanager
     def _put_aside(self, path: Path) -> Iterator[None]:
         """One that cannot be read; it is back if nothing newer comes to be."""
-        if path not in self._unread:
+        if path in self._unread:
+            self._look_again(path)
+        unread = self._unread.get(path)
+        if unread is None:
             yield
             return
         aside = path.with_suffix(".json.unread")
@@ -170,7 +196,38 @@ class Histories:
         except OSError:
             aside.replace(path)
             raise
-        self._unread.discard(path)
+        del self._unread[path]
+        why = unread.problem or f"{path} was mended after this agent had started"
+        self._put_away.append(f"{why}: as {aside}, and {path} is written anew")
+
+    def _look_again(self, path: Path) -> None:
+        """Somebody may have taken it away or mended it; what is in it counts at the next start."""
+        before, look = self._unread[path], _look(path)
+        if look == before.look and look:
+            return
+        problem = None
+        try:
+            _decode(path, OwnFile.read(path).content, 0.0)
+        except FileNotFoundError:
+            del self._unread[path]
+            return
+        except (OSError, ValueError, RecursionError) as exc:
+            problem = _cannot_read(path, exc)
+        self._unread[path] = replace(before, problem=problem, look=look)
+
+
+def _look(path: Path) -> Look:
+    try:
+        return look_at(path)
+    except OSError:
+        return ()
+
+
+def _cannot_read(path: Path, exc: Exception) -> str:
+    return (
+        f"cannot read {path}: {exc}; what was blocked and last good of model {path.stem} is not "
+        "known, and the file is kept"
+    )
 
 
 def _encode(model: ModelName, history: History) -> bytes:
@@ -215,8 +272,7 @@ def _written(block: Block) -> _Block:
     )
 
 
-def _decode(path: Path, at: float) -> tuple[ModelName, History]:
-    content = read_regular(path)
+def _decode(path: Path, content: bytes, at: float) -> tuple[ModelName, History]:
     version = msgspec.json.decode(content, type=_Version).version
     if version != VERSION:
         raise ValueError(f"it has version {version}, this agent knows {VERSION}")

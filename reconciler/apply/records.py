@@ -7,32 +7,20 @@ its nonce.
 """
 
 import contextlib
-import errno
 import os
-import stat
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
-from reconciler.atomic_file import PARTIAL, make_folder, replace_file
+from reconciler.atomic_file import PARTIAL, cause_and_cure, make_folder
 from reconciler.errors import Rejected, Transient
+from reconciler.own_files import OwnFile
 from reconciler.plan.ids import FilesDigest, GpuUuid, Instance, ModelName, Nonce, SpecHash
 
 VERSION = 1
-MAX_BYTES = 16 * 1024 * 1024
-"""Of a file of the agent's own. A spec comes from a file of 1 MiB at most."""
 NOTHING = msgspec.Raw(b"null")
-_MODE = 0o600
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
-_IN_THE_WAY = (errno.EISDIR, errno.ENOTDIR, errno.EEXIST)
-_KINDS = {
-    stat.S_IFLNK: "a symbolic link",
-    stat.S_IFDIR: "a folder",
-    stat.S_IFIFO: "a named pipe",
-    stat.S_IFSOCK: "a socket",
-}
 
 
 class SpawnRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=False):
@@ -115,13 +103,11 @@ class _OtherVersion(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class _OnDisk:
-    """A record as it was written or read last: its file's content, and its folder. `look`: how the
-    file looked when the content was seen in it last; empty: not yet."""
+    """A record as it was written or read last, and its folder."""
 
     record: SpawnRecord
-    content: bytes
+    file: OwnFile
     folder: str | None
-    look: tuple[int, ...] = ()
 
 
 class Records:
@@ -168,15 +154,16 @@ class Records:
             folder = self.identity()
             here = msgspec.structs.replace(record, folder=folder)
             content = msgspec.json.format(msgspec.json.encode(here), indent=1) + b"\n"
-            replace_file(path, content)
-            self._on_disk[record.nonce] = _OnDisk(record, content, folder)
+            file = OwnFile(path=path, content=content)
+            file.write()
+            self._on_disk[record.nonce] = _OnDisk(record, file, folder)
         except OSError as exc:
             raise Transient(
                 f"cannot write its record: {cause_and_cure(exc, self._folder)}"
             ) from exc
 
     def keep(self, record: SpawnRecord) -> str | None:
-        """Let the disk hold this record, whatever was done to its file; one call to the kernel
+        """Let the disk hold this record, whatever was done to its file; two calls to the kernel
         where nothing was.
 
         Returns what was done to it, as a clause, if it had to be written anew for that. Raises
@@ -210,73 +197,18 @@ class Records:
         folder = self.identity()
         for path in sorted(self._folder.glob("*.json")):
             try:
-                look = _look(path.lstat())
-                content = read_regular(path)
-                records.append(record := _decode(path.stem, content))
-                self._on_disk[record.nonce] = _OnDisk(record, content, folder, look)
+                file = OwnFile.read(path)
+                records.append(record := _decode(path.stem, file.content))
+                self._on_disk[record.nonce] = _OnDisk(record, file, folder)
             except (OSError, ValueError, RecursionError) as exc:
                 problems[Nonce(path.stem)] = _unreadable(path, exc)
         return tuple(records), problems
 
     def _harm(self, before: _OnDisk) -> str | None:
-        """None: a touch, or a backup's link, did none."""
-        nonce = before.record.nonce
-        path = self.path(nonce)
-        try:
-            status = path.lstat()
-            if _look(status) == before.look:
-                return None
-            content = read_regular(path)
-        except (FileNotFoundError, NotADirectoryError):
-            return "was gone"
-        except (OSError, ValueError) as exc:
-            return f"could not be read: {exc}"
-        if stat.S_IMODE(status.st_mode) != _MODE:
-            return f"had mode {stat.S_IMODE(status.st_mode):04o}"
-        if content != before.content:
-            return "was changed"
-        if self.identity() != before.folder:
+        harm = before.file.harm()
+        if harm is None and self.identity() != before.folder:
             return "lay in a copy of its folder"
-        self._on_disk[nonce] = replace(before, look=_look(status))
-        return None
-
-
-def _look(status: os.stat_result) -> tuple[int, ...]:
-    """Otherwise after whatever was done to a file, or to the folders that it lies in."""
-    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-
-
-def cause_and_cure(exc: OSError, folder: Path) -> str:
-    """What a disk says, and what an operator has to do about it."""
-    cause = (exc.strerror or str(exc)).lower()
-    if exc.errno in _NO_ROOM:
-        return f"{cause}; free some in {folder}"
-    if exc.errno in _IN_THE_WAY:
-        return f"{cause}; take away what stands in the way at {folder}"
-    return f"{cause}; make {folder} writable"
-
-
-def read_regular(path: Path) -> bytes:
-    """Raises OSError or ValueError, which says what stands there, or that it is larger than
-    MAX_BYTES. Never waits, as the opening of a named pipe does."""
-    _need_regular(path.lstat())  # first: of a link or a socket an open says something else
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-    file = os.open(path, flags)
-    try:
-        _need_regular(os.fstat(file))
-        with os.fdopen(file, "rb", closefd=False) as stream:
-            content = stream.read(MAX_BYTES + 1)
-    finally:
-        os.close(file)
-    if len(content) > MAX_BYTES:
-        raise ValueError(f"it is larger than {MAX_BYTES >> 20} MiB")
-    return content
-
-
-def _need_regular(status: os.stat_result) -> None:
-    if not stat.S_ISREG(status.st_mode):
-        kind = _KINDS.get(stat.S_IFMT(status.st_mode), "a device")
-        raise ValueError(f"it is no regular file but {kind}")
+        return harm
 
 
 def _unreadable(path: Path, exc: Exception) -> Unreadable:

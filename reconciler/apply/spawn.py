@@ -17,10 +17,11 @@ from reconciler.apply.cgroup import enter, group_of
 from reconciler.apply.kept_spec import encode_spec
 from reconciler.apply.launch_drift import launch_hash, shown_argv
 from reconciler.apply.logs import open_log, write_header
-from reconciler.apply.records import VERSION, Records, SpawnRecord, cause_and_cure
+from reconciler.apply.records import VERSION, Records, SpawnRecord
 from reconciler.apply.scratch import Scratch, make, scratch_of
 from reconciler.apply.spawn_logs import next_log
 from reconciler.apply.traces import remove_traces
+from reconciler.atomic_file import cause_and_cure
 from reconciler.backend.environment import NONCE_VARIABLE
 from reconciler.backend.launch import Launch
 from reconciler.errors import Rejected, Transient

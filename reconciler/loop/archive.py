@@ -59,7 +59,6 @@ class Archive:
         self._moments: dict[_Key, tuple[float, datetime]] = {}
         self._doubtful: dict[_Key, Block] = {}
         self._unasked: dict[_Key, Block] = {}
-        self._unread: tuple[str, ...] = ()
         self._unsaved: dict[ModelName, str] = {}
 
     @property
@@ -69,14 +68,15 @@ class Archive:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What could not be read or is not on disk, as sentences. It stops nothing."""
-        return (*self._unread, *self._unsaved.values())
+        """What is not on disk, as sentences. It stops nothing. What could not be read, or was
+        removed since, `Histories.keep` tells."""
+        return tuple(self._unsaved.values())
 
     def open(self, books: Books) -> None:
         """Enter what earlier agents knew. For a thread: it reads the disk."""
         now = self._clock.monotonic()
-        found, self._unread = self._histories.read(at=now)
-        for problem in self._unread:
+        found, unread = self._histories.read(at=now)
+        for problem in unread:
             _log.warning("a history cannot be read", problem=problem)
         for model, history in found.items():
             self._kept[model] = history

@@ -120,9 +120,10 @@ async def assembled(
     chronicle = Chronicle(journal)
     metrics = Metrics(node=node)
     watch = GpuWatch(survey, clock=clock.monotonic, wake=wakeup.set)
+    last_good = LastGood(settings.data_dir / "last-good")
     intent = Intent(
         node=node,
-        last_good=LastGood(settings.data_dir / "last-good"),
+        last_good=last_good,
         wake=wakeup.set,
         journal=journal,
     )
@@ -204,6 +205,7 @@ async def assembled(
         histories = Histories(settings.data_dir / "history")
         archive = Archive(histories, boot_id(), lambda: engines.inventory, clock)
         await asyncio.to_thread(archive.open, books)
+        backends.custody.watch(histories, last_good)
         numbers = await asyncio.to_thread(_numbers, settings)
         publisher = Publisher(
             status=board.current(),

@@ -2,19 +2,21 @@
 
 One file, one JSON object a line: a header, then each manifest file with its own digest, so that a
 damaged line costs that file alone. Replaced by rename: a crash leaves the old set or the new one.
+What somebody removes or changes while the agent runs is written anew.
 """
 
 import base64
 import binascii
 import hashlib
 import json
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from reconciler.atomic_file import make_folder, replace_file
 from reconciler.errors import Transient
+from reconciler.own_files import FilesKept, OwnFile, OwnFiles, look_at
 
 _NAME = "last-good.jsonl"
 _VERSION = 1
@@ -33,31 +35,42 @@ class LastGoodSet:
 
 
 class LastGood:
-    """The set in `folder`. One process writes at a time (the data folder is locked)."""
+    """The set in `folder`. One process writes at a time (the data folder is locked), and any thread
+    of it."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
         self._path = folder / _NAME
+        self._busy = threading.Lock()
+        self._own = OwnFiles("a restart would know no manifest if the source is away or bad")
 
     def load(self) -> LastGoodSet:
         """What the last `save` kept. Never raises."""
         try:
-            lines = self._path.read_bytes().splitlines()
+            look = look_at(self._path)
+            content = self._path.read_bytes()
         except FileNotFoundError:
             return LastGoodSet()
         except OSError as exc:
             return LastGoodSet(error=f"cannot read {self._path}: {exc.strerror}")
-        return _parse(lines, str(self._path))
+        kept = _parse(content.splitlines(), str(self._path))
+        if kept.error is None:
+            self._own.take(OwnFile(path=self._path, content=content, look=look))
+        return kept
 
     def save(self, files: Mapping[str, bytes], revision: str) -> None:
         """Replace the set by this one, on disk when this returns. Raises Transient."""
         header = {"version": _VERSION, "revision": revision, "files": sorted(files)}
         lines = [_sealed(header), *(_sealed(_entry(name, files[name])) for name in sorted(files))]
         try:
-            make_folder(self._folder, mode=0o700)
-            replace_file(self._path, b"\n".join(lines) + b"\n")
+            with self._busy:
+                self._own.write(self._path, b"\n".join(lines) + b"\n")
         except OSError as exc:
             raise Transient(f"cannot save the manifest to {self._path}: {exc.strerror}") from exc
+
+    def keep(self) -> FilesKept:
+        """Write it anew if somebody removed or changed it."""
+        with self._busy:
+            return self._own.keep()
 
 
 def _entry(name: str, content: bytes) -> dict[str, object]:

@@ -1,9 +1,11 @@
 """What is known of models, on disk: whole or as it was, whatever happens while it is written."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 
 from reconciler.apply.histories import Block, Circumstances, Histories, History
 from reconciler.errors import Transient
+from reconciler.own_files import FilesKept
 from reconciler.plan.desired import ModelSpec, SecretRef
 from reconciler.plan.ids import FilesDigest, GpuUuid, Instance, ModelName
 from reconciler.plan.observed import Failure
@@ -157,3 +160,102 @@ def test_what_is_killed_while_it_writes_leaves_the_old_or_the_new(tmp_path: Path
         seen.add(good.spec.file)
         assert [path.name for path in tmp_path.iterdir()] == [f"{M}.json"]
     assert seen
+
+
+def test_one_that_somebody_removes_or_changes_is_there_again(tmp_path: Path) -> None:
+    histories = Histories(tmp_path / "history")
+    path = tmp_path / "history" / f"{M}.json"
+    histories.write(M, HISTORY)
+    whole = path.read_bytes()
+    assert histories.keep() == FilesKept()
+    harms: dict[str, Callable[[], object]] = {
+        "was gone": lambda: shutil.rmtree(path.parent),
+        "was changed": lambda: path.write_bytes(b"{"),
+        "had mode 0644": lambda: path.chmod(0o644),
+    }
+    for said, harm in harms.items():
+        harm()
+        (told,) = histories.keep().rewritten
+        assert told.startswith(f"{path} {said}, and is written anew; ")
+        assert path.read_bytes() == whole
+        assert histories.keep() == FilesKept()
+
+    path.touch()
+    assert histories.keep() == FilesKept()
+    histories.remove(M)
+    assert histories.keep() == FilesKept()
+    assert not path.exists()
+
+
+def test_one_that_was_only_read_is_there_again_too(tmp_path: Path) -> None:
+    Histories(tmp_path).write(M, HISTORY)
+    again = Histories(tmp_path)
+    again.read(at=7.0)
+    (tmp_path / f"{M}.json").unlink()
+    assert len(again.keep().rewritten) == 1
+    assert Histories(tmp_path).read(at=7.0) == ({M: HISTORY}, ())
+
+
+def test_what_stands_in_its_way_is_told_until_it_is_gone(tmp_path: Path) -> None:
+    histories = Histories(tmp_path)
+    histories.write(M, HISTORY)
+    path = tmp_path / f"{M}.json"
+    path.unlink()
+    path.mkdir()
+    for _ in range(2):
+        (problem,) = histories.keep().problems
+        assert "take away what stands in the way" in problem
+        assert "would not know what is blocked" in problem
+    path.rmdir()
+    assert histories.keep().problems == ()
+    assert Histories(tmp_path).read(at=7.0) == ({M: HISTORY}, ())
+
+
+def remove(path: Path) -> None:
+    path.unlink()
+
+
+def mend(path: Path) -> None:
+    Histories(path.parent.parent / "mended").write(M, HISTORY)
+    (path.parent.parent / "mended" / path.name).replace(path)
+
+
+@pytest.mark.parametrize("cure", [remove, mend])
+def test_one_that_could_not_be_read_is_told_no_more_once_that_is_over(
+    tmp_path: Path, cure: Callable[[Path], None]
+) -> None:
+    histories, path = unreadable(tmp_path)
+    cure(path)
+    assert histories.keep() == FilesKept()
+
+
+def test_one_that_could_not_be_read_is_told_no_more_once_it_is_set_aside(tmp_path: Path) -> None:
+    histories, path = unreadable(tmp_path)
+    histories.write(M, HISTORY)
+    kept = histories.keep()
+    assert kept.problems == ()
+    (told,) = kept.rewritten
+    assert told.startswith(f"cannot read {path}: ")
+    assert told.endswith(f": as {path}.unread, and {path} is written anew")
+    assert histories.keep() == FilesKept()
+
+
+def test_one_that_was_mended_meanwhile_is_set_aside_and_not_lost(tmp_path: Path) -> None:
+    histories, path = unreadable(tmp_path)
+    mend(path)
+    mended = path.read_bytes()
+    histories.remove(M)
+    histories.write(M, replace(HISTORY, blocks=()))
+    assert Path(f"{path}.unread").read_bytes() == mended
+
+
+def unreadable(tmp_path: Path) -> tuple[Histories, Path]:
+    """Those of an agent that cannot read one of them, and tells it."""
+    path = tmp_path / "history" / f"{M}.json"
+    path.parent.mkdir()
+    path.write_bytes(b"{")
+    histories = Histories(path.parent)
+    _, problems = histories.read(at=7.0)
+    for _ in range(2):
+        assert histories.keep() == FilesKept(problems=problems)
+    return histories, path

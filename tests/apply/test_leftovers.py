@@ -10,7 +10,7 @@ from reconciler.backend.environment import NONCE_VARIABLE
 from reconciler.errors import Transient
 from tests.apply.conftest import mounted
 from tests.apply.dead_agent import SESSION_NOTED, dead_agent
-from tests.apply.world import KEY, World
+from tests.apply.world import KEY, SLEEP, World
 
 
 @pytest.fixture
@@ -207,6 +207,10 @@ async def test_a_copied_nonce_in_another_session_is_reported_and_left_alone(worl
     assert decoy.returncode is None
     decoy.kill()
     await decoy.wait()
+    for _ in range(20):  # each has the backends looked at
+        await world.stop(await world.spawn(argv=SLEEP), stop_seconds=5)
+    await world.until(lambda: world.backends.problems == (), "it is told no more")
+    assert world.records() == []
 
 
 async def test_who_outlives_the_stop_of_a_spawn_under_its_nonce_is_told_of_till_he_is_gone(

@@ -16,8 +16,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reconciler.apply.records import MAX_BYTES
 from reconciler.observe.processes import HOST_PID_NAMESPACE, pid_namespace
+from reconciler.own_files import MAX_BYTES
 from tests.apply.dead_agent import dead_agent
 from tests.apply.world import SLEEP, World
 from tests.waiting import wait_until

@@ -1,5 +1,6 @@
 import hashlib
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.errors import Transient
+from reconciler.own_files import FilesKept
 from reconciler.source.last_good import LastGood, LastGoodSet
 
 FILES = {"a.yaml": b"models: []\n", "b.yaml": b"\xff\x00 not text", "c.yaml": "größer".encode()}
@@ -176,3 +178,31 @@ def test_a_kill_at_any_moment_leaves_one_whole_set(tmp_path: Path) -> None:
         assert kept.error is None
         assert set(kept.files.values()) == {(kept.revision or "").encode()}
         assert len(kept.files) == 50
+
+
+def test_a_set_that_somebody_removes_or_spoils_is_there_again(tmp_path: Path) -> None:
+    saved = LastGood(tmp_path / "last-good")
+    saved.save(FILES, "r1")
+    loaded = LastGood(tmp_path / "last-good")
+    loaded.load()
+    (path,) = (tmp_path / "last-good").iterdir()
+    for kept in (saved, loaded):
+        assert kept.keep() == FilesKept()
+        path.write_bytes(b"{")
+        (told,) = kept.keep().rewritten
+        assert told.startswith(f"{path} was changed, and is written anew")
+        shutil.rmtree(path.parent)
+        (told,) = kept.keep().rewritten
+        assert told.startswith(f"{path} was gone, and is written anew")
+        assert LastGood(tmp_path / "last-good").load() == LastGoodSet(files=FILES, revision="r1")
+
+
+def test_a_damaged_set_is_not_taken_for_what_is_to_be_there(tmp_path: Path) -> None:
+    LastGood(tmp_path).save(FILES, "r1")
+    (path,) = tmp_path.iterdir()
+    path.write_bytes(path.read_bytes()[:-40])
+    kept = LastGood(tmp_path)
+    kept.load()
+    path.unlink()
+    assert kept.keep() == FilesKept()
+    assert not path.exists()
