@@ -52,8 +52,8 @@ class Prepared:
 
 @dataclass(slots=True, kw_only=True)
 class _Running:
-    """`fetch` is set for a download, `nonce` and `pid` for a stop; what the files are, `gpus` and
-    their share for a start."""
+    """`fetch` is set for a download, `nonce`, `pid` and `cause` for a stop; what the files are,
+    `gpus` and their share for a start."""
 
     kind: EffectKind
     spec_hash: SpecHash
@@ -61,6 +61,7 @@ class _Running:
     fetch: Fetch | None = None
     nonce: Nonce | None = None
     pid: int | None = None
+    cause: str = ""
     gpus: tuple[GpuUuid, ...] = ()
     gpu_share: float | None = None
     since: float = 0.0
@@ -124,7 +125,7 @@ class Effects:
                 kind=running.kind,
                 spec_hash=running.spec_hash,
                 since=running.since,
-                detail=running.fetch.detail if running.fetch else "",
+                detail=running.fetch.detail if running.fetch else running.cause,
                 gpus=running.gpus,
                 gpu_share=running.gpu_share,
                 nonce=running.nonce,
@@ -194,6 +195,7 @@ class Effects:
                     spec_hash=spec_hash,
                     nonce=action.nonce,
                     pid=action.pid,
+                    cause=action.cause,
                 )
                 return running, self._stop(action, timeouts)
             case StopLeftover():
@@ -202,6 +204,7 @@ class Effects:
                     spec_hash=SpecHash(""),
                     nonce=action.nonce,
                     pid=action.pid,
+                    cause=action.reason,
                 )
                 return running, self._stop_leftover(action, timeouts)
 

@@ -7,7 +7,7 @@ import aiohttp
 
 from reconciler.backend.launch import Launch
 from reconciler.observe.checks import Failed, Unanswered, run_check
-from reconciler.observe.readiness import NotYet, probe
+from reconciler.observe.readiness import FIRST_ANSWER, NotYet, probe
 
 _FIRST_PAUSE_SECONDS = 0.05
 _LAST_PAUSE_SECONDS = 1.0
@@ -26,12 +26,24 @@ async def until_ready(
     taken from an earlier poll: "starting" ends with the first good answer (llama-swap#558).
     """
     pause, said = _FIRST_PAUSE_SECONDS, ""
-    while isinstance(
-        outcome := await probe(session, launch, first_answer_seconds=first_answer_seconds), NotYet
-    ):
-        if outcome.reason != said:
-            said = outcome.reason
+
+    def say(missing: str) -> None:
+        nonlocal said
+        if missing != said:
+            said = missing
             report(said)
+
+    def await_answer() -> None:
+        if not said.startswith(FIRST_ANSWER):  # what the last question came to tells more
+            say(f"{FIRST_ANSWER}nothing came yet")
+
+    while isinstance(
+        outcome := await probe(
+            session, launch, first_answer_seconds=first_answer_seconds, waiting=await_answer
+        ),
+        NotYet,
+    ):
+        say(outcome.reason)
         await asyncio.sleep(pause)
         pause = min(pause * 1.5, _LAST_PAUSE_SECONDS)
 

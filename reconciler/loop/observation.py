@@ -323,6 +323,7 @@ def seen_of(
                 failed_check=view.failed_check,
                 adopted=view.adopted,
                 died=view.died,
+                lacks="" if view.stopping else view.progress,
             )
             for view in seen.views.get(name, ())
         ),

@@ -183,17 +183,23 @@ def settled(model: ModelStatus, facts: ModelFacts, *, suspended: bool) -> bool:
 
 def _reason(outlook: Outlook, view: BackendView | None) -> str:
     """The plan's reason, and what the process itself still lacks."""
-    if view is None or not view.progress or outlook.state is State.LOADED:
+    if view is None or outlook.state is State.LOADED:
         return outlook.reason
-    return f"{outlook.reason}; {view.progress}"
+    return f"{outlook.reason}{_lacks(view, outlook.reason)}"
+
+
+def _lacks(view: BackendView | None, told: str) -> str:
+    """Nothing of what a failure has told already."""
+    if view is None or not view.progress or view.progress in told:
+        return ""
+    return f"; {view.progress}"
 
 
 def _target(target: Target, coming: BackendView | None) -> TargetStatus:
-    lacks = f"; {coming.progress}" if coming is not None and coming.progress else ""
     return TargetStatus(
         spec_hash=target.spec_hash,
         state=target.state,
-        reason=f"{target.reason}{lacks}",
+        reason=f"{target.reason}{_lacks(coming, target.reason)}",
         pid=coming.pid if coming is not None else None,
     )
 

@@ -5,7 +5,7 @@ before they can generate (production-stack#619) and after they have died (vllm#1
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -17,6 +17,8 @@ from reconciler.plan.desired import ModelType
 
 HEALTH_SECONDS = 5.0
 """For health and the list of models: a page that takes longer is asked again."""
+FIRST_ANSWER = "first answer: "
+"""How reasons begin once all but that is there."""
 
 
 class Questions(Protocol):
@@ -58,10 +60,14 @@ class Ready:
 
 
 async def probe(
-    session: aiohttp.ClientSession, asked: Asked, *, first_answer_seconds: float = 300.0
+    session: aiohttp.ClientSession,
+    asked: Asked,
+    *,
+    first_answer_seconds: float = 300.0,
+    waiting: Callable[[], None] = lambda: None,
 ) -> NotYet | Ready:
     """Ask once. Never raises for what the other side does; `first_answer_seconds` is for the
-    real answer, which may wait for kernels to be compiled."""
+    real answer, which may wait for kernels to be compiled; `waiting` is called before that."""
     questions = asked.probe
     health = await ask(session, asked, "GET", questions.health_path, seconds=HEALTH_SECONDS)
     if isinstance(health, Silence) or health.status != 200:
@@ -71,8 +77,9 @@ async def probe(
         return NotYet(reason=f"list of models: {models}")
     if (doubt := _not_ours(asked, models)) is not None:
         return NotYet(reason=doubt)
+    waiting()
     missing = await question(session, asked, seconds=first_answer_seconds)
-    return NotYet(reason=f"first answer: {missing}") if missing is not None else Ready()
+    return NotYet(reason=f"{FIRST_ANSWER}{missing}") if missing is not None else Ready()
 
 
 async def question(session: aiohttp.ClientSession, asked: Asked, *, seconds: float) -> str | None:

@@ -33,9 +33,10 @@ class StartBackend:
 class StopBackend:
     """Stop routing to this process, let its requests end (`drain`), then climb R10's ladder.
 
-    `failure`: set when the stop is itself a failure of the instance (not ready in time, say); the
-    outcome is then recorded as one. `ran_seconds`: how long it had worked, loaded, before it came
-    to hang; None: that is not the failure.
+    `cause`: what of the reason holds until it has ended, whatever becomes of others. `failure`: set
+    when the stop is itself a failure of the instance (not ready in time, say); the outcome is then
+    recorded as one. `ran_seconds`: how long it had worked, loaded, before it came to hang; None:
+    that is not the failure.
     """
 
     model: ModelName
@@ -43,6 +44,7 @@ class StopBackend:
     pid: int
     drain: bool
     reason: str
+    cause: str
     failure: str | None = None
     ran_seconds: float | None = None
 

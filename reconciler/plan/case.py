@@ -103,21 +103,44 @@ class Case:
             return None
         return f"files changed ({running.files_digest[:12]} → {self.instance.files_digest[:12]})"
 
-    def surplus_because(self, ends: ObservedProcess) -> str:
-        """Why a process should not be there."""
-        process = self.process
-        if ends.died:
-            return f"{ends.doing}; {DIED}"
+    def stops_because(self, process: ObservedProcess) -> str | None:
+        """What its stop was ordered for; None: no stop of it is under way."""
+        effect = self.seen.in_flight
+        if effect is None or not is_stopping(self.seen, process):
+            return None
+        return effect.detail or None
+
+    def surplus_cause(self, ends: ObservedProcess) -> str:
+        """Why a process should not be there: what made it so, and stays true while it ends."""
+        process, ordered = self.process, self.stops_because(ends)
+        if ordered is not None:
+            return ordered
         if self.wanted is None or process is None:
             return "removed from the manifest" if self.desired is None else "enabled: false"
         changed = self.difference(ends)
         if changed is None or ends.instance == process.instance:
-            return f"a second process of the model; pid {process.pid} stays"
+            return "a second process of the model"
         if not ends.loads and not process.loads:
-            return f"{changed}; pid {process.pid} serves in its place"
+            return changed
         if not self.runs_as_wanted or process.loads:
             return f"{changed} during its load"
         return f"{changed}, which pid {process.pid} serves"
+
+    def surplus_because(self, ends: ObservedProcess) -> str:
+        """The same, and what is there instead just now."""
+        process = self.process
+        if ends.died and self.stops_because(ends) is None:
+            return f"{ends.doing}; {DIED}"
+        cause = self.surplus_cause(ends)
+        if self.wanted is None or process is None:
+            return cause
+        if process.died:
+            return f"{cause}; pid {process.pid} has died"
+        if self.difference(ends) is None or ends.instance == process.instance:
+            return f"{cause}; pid {process.pid} stays"
+        if not ends.loads and not process.loads:
+            return f"{cause}; pid {process.pid} serves in its place"
+        return cause
 
 
 def cases(desired: Desired, observed: Observed) -> list[Case]:

@@ -47,7 +47,7 @@ class ObservedProcess:
     `reads_removed_files`: it has files open, or mapped, that have gone from the cache since.
     `held`: bytes of each memory that come back when it ends; none where nobody has asked.
     `failed_check`: which, and how; None: none has failed. `died`: its first process, unasked; who
-    is left of it is being ended, and then its exit is told.
+    is left of it is being ended, and then its exit is told. `lacks`: to be loaded, as a clause.
     """
 
     nonce: Nonce
@@ -64,6 +64,7 @@ class ObservedProcess:
     failed_check: str | None = None
     adopted: Adoption | None = None
     died: bool = False
+    lacks: str = ""
 
     @property
     def phase(self) -> ProcessPhase:
@@ -147,7 +148,8 @@ class EffectKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InFlight:
-    """The one effect that is under way for a model. `detail`: progress, for operators.
+    """The one effect that is under way for a model. `detail`: for operators: the progress of a
+    fetch, the cause of a stop.
 
     `gpus`: the devices that a start has taken, `gpu_share` of each (None: the whole). `nonce`: the
     process that a stop ends; None: the one of `spec_hash`. `pid`: its pid. `aborting`: a fetch that

@@ -41,6 +41,8 @@ def _with_process(case: Case, process: ObservedProcess, step: Step) -> Outlook:
     state, doing = _doing(case, process, step)
     if isinstance(step.action, StopBackend) and state is State.UNLOADING:
         why = step.action.reason
+    elif (cause := case.stops_because(process)) is not None:
+        why = cause if target is not None else _joined(cause, step.explained)
     reason = doing if why is None or why == doing else f"{doing}; {why}"
     return Outlook(
         model=case.name,
@@ -55,6 +57,10 @@ def _with_process(case: Case, process: ObservedProcess, step: Step) -> Outlook:
         needs=case.seen.needs,
         download_bytes=case.seen.download_bytes,
     )
+
+
+def _joined(cause: str, then: str) -> str:
+    return cause if cause == then else f"{cause}; {then}"
 
 
 def _draining(case: Case, process: ObservedProcess) -> Draining:

@@ -94,14 +94,23 @@ def next_step(case: Case, now: float) -> Step:
         return replace(step, action=None)
     if step.state is State.LOADED:
         return replace(step, action=None, reason=f"{_under_way(case, effect)} is being stopped")
-    return step.waiting(f"goes on once {_under_way(case, effect)} has ended")
+    waits = f"goes on once {_under_way(case, effect)} has ended"
+    ending = _ending(case)
+    if ending is None or ending is case.process or ending.instance != case.instance:
+        return step.waiting(waits)
+    cause = case.stops_because(ending)  # it was to be what is wanted
+    return step.waiting(f"{cause}; {waits}" if cause is not None else waits)
 
 
 def _under_way(case: Case, effect: InFlight) -> str:
     if effect.kind is EffectKind.START:
         return f"the start of spec {effect.spec_hash}"
-    ending = next((each for each in case.processes if is_stopping(case.seen, each)), None)
+    ending = _ending(case)
     return f"pid {ending.pid}" if ending is not None else "a stop under way"
+
+
+def _ending(case: Case) -> ObservedProcess | None:
+    return next((each for each in case.processes if is_stopping(case.seen, each)), None)
 
 
 def _while_fetching(case: Case, effect: InFlight) -> Step:
@@ -173,10 +182,12 @@ def _while_loading(case: Case, wanted: DesiredModel, process: ObservedProcess, n
         else:
             step = _towards(case, wanted, now)
         return replace(step, deadline=deadline)
-    why = f"not ready within {as_written(wanted.timeouts.ready)}"
+    lacks = f": {process.lacks}" if process.lacks else ""
+    why = f"not ready within {as_written(wanted.timeouts.ready)}{lacks}"
     if process.was_loaded:
         why = f"it served an earlier agent, and does not serve this one: {why}"
-    return _stop(case, process, _after(process), why, now, failure=why if is_wanted else None)
+    step = _after_bad(case, process, why)
+    return _stop(case, process, step, why, now, failure=why if is_wanted else None)
 
 
 def _while_coming(case: Case, wanted: DesiredModel, coming: ObservedProcess, now: float) -> Step:
@@ -249,6 +260,12 @@ def _after(process: ObservedProcess) -> Step:
     return Step(state=State.PENDING, reason=f"goes on once pid {process.pid} has ended")
 
 
+def _after_bad(case: Case, process: ObservedProcess, why: str) -> Step:
+    """Of one that comes beside what serves, nobody else tells why."""
+    step = _after(process)
+    return replace(step, reason=f"{why}; {step.reason}") if process is case.coming else step
+
+
 def _gives_up(case: Case, wanted: DesiredModel, failure: Failure | None, now: float) -> Step | None:
     """R5 the other way round, where the manifest says so: what runs makes room for the new files.
 
@@ -302,9 +319,13 @@ def _stop(
     reason: str,
     now: float,
     *,
+    cause: str | None = None,
     failure: str | None = None,
 ) -> Step:
-    """`step` with a stop as its action, unless the last stop failed and is not due again."""
+    """`step` with a stop as its action, unless the last stop failed and is not due again.
+
+    `cause`: see `StopBackend`; None: all of the reason.
+    """
     failed = case.seen.failure
     if failed is not None and failed.during == "stop":
         due = next_attempt_at(replace(failed, permanent=False), key=case.name) or now
@@ -318,6 +339,7 @@ def _stop(
         pid=process.pid,
         drain=process.phase is ProcessPhase.LOADED,
         reason=reason,
+        cause=cause or reason,
         failure=failure,
         ran_seconds=_ran_seconds(process, failure),
     )
@@ -327,7 +349,7 @@ def _stop(
 def _fail(case: Case, process: ObservedProcess, why: str, now: float) -> Step:
     """End what is found to be bad; a failure only of what is wanted."""
     failure = why if process is case.successor else None
-    return _stop(case, process, _after(process), why, now, failure=failure)
+    return _stop(case, process, _after_bad(case, process, why), why, now, failure=failure)
 
 
 def _ran_seconds(process: ObservedProcess, failure: str | None) -> float | None:
@@ -346,7 +368,10 @@ def _end_surplus(case: Case, now: float) -> Step:
     step = replace(_free(replace(case, surplus=()), now), needs_room=False)
     waits = step.waiting(f"goes on once pid {ends.pid} has ended")
     step = waits if case.wanted is not None else replace(step, action=None)
-    return step if ends.died else _stop(case, ends, step, case.surplus_because(ends), now)
+    if ends.died:
+        return step
+    cause, why = case.surplus_cause(ends), case.surplus_because(ends)
+    return _stop(case, ends, step, why, now, cause=cause)
 
 
 def _end_leftover(case: Case) -> Step:

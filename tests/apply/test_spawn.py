@@ -162,6 +162,17 @@ async def test_progress_says_what_is_missing_until_it_serves(world: World) -> No
     await world.stop(view)
 
 
+async def test_progress_says_that_only_the_first_answer_is_missing(world: World) -> None:
+    """Its port is open, and its health page is well."""
+    view = await world.spawn("--first-byte-after", "600")
+
+    await world.until(
+        lambda: world.view(view).progress == "first answer: nothing came yet", "what is missing"
+    )
+
+    await world.stop(view)
+
+
 async def test_a_backend_whose_port_somebody_else_answers_is_not_loaded(world: World) -> None:
     """Scenarios 23 and 24: gpustack#3086, #3548: somebody else answers on its port."""
     first = await world.spawn_loaded()

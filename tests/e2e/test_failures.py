@@ -53,6 +53,27 @@ def test_what_has_died_says_so_while_the_rest_of_it_ends_and_then_when_it_comes_
     assert agent.wait_state("a", "loaded")["restarts"] == 1
 
 
+@pytest.mark.slow
+def test_what_gives_no_first_answer_says_so_until_the_end_of_its_stop(agent: Agent) -> None:
+    """It heeds no TERM; its next try waits for more than that."""
+    slow = '{STAND_IN: "--first-byte-after 600 --ignore-sigterm"}'
+    agent.write(manifest(model("a", env=slow, timeouts="{ready: 2s, stop: 2s}")))
+    agent.start()
+    agent.wait_up()
+    lacks = "first answer: nothing came yet"
+    loading = agent.wait_model("a", lambda entry: lacks in entry["reason"])
+    assert loading["state"] == "loading"
+
+    begun = agent.wait_state("a", "unloading")
+    later = agent.wait_model("a", lambda entry: entry["reason"].endswith("has ended"))
+    failed = agent.wait_state("a", "error")
+
+    for each in (begun, later, failed):
+        assert each["reason"].count(f"not ready within 2s: {lacks}") == 1, each["reason"]
+        assert each["reason"].count(lacks) == 1, each["reason"]
+    assert later["state"] == "unloading"
+
+
 def test_a_backend_that_dies_at_start_is_in_error_with_its_last_lines(agent: Agent) -> None:
     """Scenario 5, llama-swap#100: noticed at once, not after the whole load timeout."""
     agent.write(manifest(model("a", env='{STAND_IN: "--exit-after 0 --exit-code 3"}')))

@@ -134,12 +134,14 @@ def test_what_never_gets_ready_costs_nothing_and_the_next_good_one_comes(agent: 
     hangs = '{STAND_IN: "--hang-on-load --log-megabytes 0"}'
     agent.write(manifest(model("a", env=hangs, timeouts="{ready: 1s, stop: 1s}")))
 
+    stopped = agent.wait_model("a", lambda entry: bool(entry["draining"]))
     failed = agent.wait_model(
         "a", lambda entry: entry["target"] is not None and entry["target"]["state"] == "error"
     )
 
     assert (failed["state"], failed["pid"]) == ("loaded", old)
-    assert "not ready within 1s" in failed["target"]["reason"]
+    for told in (stopped["draining"][0], stopped["target"], failed["target"]):
+        assert "not ready within 1s: health: port " in told["reason"]
     assert failed["restarts"] == 0
     assert "xgen_model_restarts_total{" not in agent.client.get(f"{agent.url}/metrics").text
     assert agent.post(CHAT, asks("a")).status_code == 200

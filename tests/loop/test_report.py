@@ -120,3 +120,18 @@ def test_of_two_processes_the_one_that_the_plan_names_serves() -> None:
     assert while_the_old_one_stops.endpoint is not None
     assert while_the_old_one_stops.endpoint.nonce == NEW.nonce
     assert while_it_stops_itself.endpoint is None
+
+
+def test_what_a_failure_has_told_is_not_told_again() -> None:
+    """In the tick that orders the stop the process still lacks it."""
+    why = f"not ready within 5s: {NEW.progress}"
+    stops = Outlook(model=M, state=State.UNLOADING, reason=f"stops; {why}", process=NEW.nonce)
+    target = Target(spec_hash=SpecHash("1:new"), state=State.PENDING, reason=f"{why}; goes on")
+    beside = replace(stops, process=OLD.nonce, coming=NEW.nonce, target=target)
+
+    alone = reported(stops, views=(NEW,))
+    surging = reported(beside, views=(OLD, NEW))
+
+    assert alone.reason == stops.reason
+    assert surging.target is not None
+    assert surging.target.reason == target.reason

@@ -118,6 +118,7 @@ def process(data: Data) -> ObservedProcess:
         reads_removed_files=data.get("reads_removed_files", False),
         failed_check=data.get("failed_check"),
         died=data.get("died", False),
+        lacks=data.get("lacks", ""),
         held={pool: size * MIB for pool, size in _by_pool(data.get("held")).items()},
         adopted=Adoption(at=data["adopted"], was_loaded=data.get("was_loaded", False))
         if "adopted" in data

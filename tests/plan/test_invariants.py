@@ -24,7 +24,13 @@ from reconciler.plan.ids import FilesDigest, ModelName, Nonce
 from reconciler.plan.observed import EffectKind, Hang, Leftover, Observed
 from reconciler.plan.phase import State, advance
 from reconciler.plan.planner import plan
-from tests.plan.world import Content, World, check_hung_ones_end, desired_model
+from tests.plan.world import (
+    Content,
+    World,
+    check_hung_ones_end,
+    check_stops_tell_why,
+    desired_model,
+)
 
 NAMES = st.sampled_from([ModelName(name) for name in "abc"])
 GPUS = st.sampled_from([(), (), ("g0",), ("g1",), ("g0", "g1")])
@@ -249,6 +255,7 @@ class PlannerAgainstTheWorld(RuleBasedStateMachine):
                     pass
 
         check_hung_ones_end(self.world, made)
+        check_stops_tell_why(self.world, made)
         for name, (effect, _) in world.under_way.items():
             if made.outlook and not world.suspend and effect.kind is EffectKind.FETCH:
                 model = (world.manifest or {}).get(name)

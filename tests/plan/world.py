@@ -165,6 +165,7 @@ class World:
                     kind=EffectKind.STOP,
                     spec_hash=SpecHash(""),
                     since=self.now,
+                    detail=action.cause if isinstance(action, StopBackend) else "",
                     nonce=action.nonce,
                 )
 
@@ -346,3 +347,16 @@ def check_hung_ones_end(world: World, made: Plan) -> None:
         if any(process.hung is not None for process in processes):
             nonces = {process.nonce for process in processes}
             assert nonces & stopped, "a hung backend goes on"
+
+
+def check_stops_tell_why(world: World, made: Plan) -> None:
+    """As long as they take, whatever happens meanwhile."""
+    for outlook in made.outlook:
+        effect, stop = world.under_way.get(outlook.model, (None, None))
+        if effect is None or not isinstance(stop, StopBackend):
+            continue
+        told = {each.nonce: each.reason for each in outlook.draining}
+        if outlook.process is not None:
+            told[outlook.process] = outlook.reason
+        if stop.nonce in told:
+            assert stop.cause in told[stop.nonce], "nobody can read why it is stopped"
