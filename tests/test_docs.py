@@ -2,12 +2,14 @@
 
 import re
 from pathlib import Path
+from typing import get_args
 
 from prometheus_client import CollectorRegistry
 
 from reconciler import metrics
 from reconciler.events import EventKind
 from reconciler.metrics import Metrics, Shown
+from reconciler.plan.actions import Action
 
 _DOCS = Path(__file__).parents[1] / "docs"
 
@@ -37,5 +39,6 @@ def test_every_metric_is_documented_and_no_other() -> None:
 def test_every_kind_of_event_is_documented_and_no_other() -> None:
     rows = re.findall(r"^\| ((?:`[A-Z]\w+`(?:, )?)+) \|", _rows("management.md"), re.MULTILINE)
     documented = {name for row in rows for name in re.findall(r"\w+", row)}
-    actions = {"FetchFiles", "StartBackend", "StopBackend", "StopLeftover", "AbortFetch"}
+    actions = {kind.__name__ for kind in get_args(Action)}
+    assert actions <= documented
     assert documented - actions == set(EventKind)

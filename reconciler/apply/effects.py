@@ -11,11 +11,11 @@ from typing import Any, Self
 
 import structlog
 
-from reconciler.apply.backends import Backends
+from reconciler.apply.backends import Backends, BackendView
 from reconciler.apply.fetch import Fetch
 from reconciler.apply.outcomes import BackendStopped, EffectFailed, FilesFetched, Outcome
 from reconciler.apply.secret_values import secret_values
-from reconciler.apply.stop import Stopper
+from reconciler.apply.stop import Recall, Stopper
 from reconciler.backend.choice import Choice
 from reconciler.backend.engines import Engines
 from reconciler.cache.model_cache import ModelCache
@@ -24,6 +24,7 @@ from reconciler.plan.actions import (
     AbortFetch,
     Action,
     FetchFiles,
+    KeepBackend,
     StartBackend,
     StopBackend,
     StopLeftover,
@@ -52,8 +53,8 @@ class Prepared:
 
 @dataclass(slots=True, kw_only=True)
 class _Running:
-    """`fetch` is set for a download, `nonce`, `pid` and `cause` for a stop; what the files are,
-    `gpus` and their share for a start."""
+    """`fetch` is set for a download, `nonce`, `pid` and `cause` for a stop, `recall` for one that
+    can be taken back; what the files are, `gpus` and their share for a start."""
 
     kind: EffectKind
     spec_hash: SpecHash
@@ -62,10 +63,16 @@ class _Running:
     nonce: Nonce | None = None
     pid: int | None = None
     cause: str = ""
+    recall: Recall | None = None
     gpus: tuple[GpuUuid, ...] = ()
     gpu_share: float | None = None
     since: float = 0.0
     task: asyncio.Task[None] | None = None
+
+    @property
+    def aborting(self) -> bool:
+        given_up = self.fetch is not None and self.fetch.given_up
+        return given_up or (self.recall is not None and self.recall.called.is_set())
 
 
 class Effects:
@@ -130,7 +137,8 @@ class Effects:
                 gpu_share=running.gpu_share,
                 nonce=running.nonce,
                 pid=running.pid,
-                aborting=running.fetch is not None and running.fetch.given_up,
+                aborting=running.aborting,
+                revocable=running.recall is not None and running.recall.possible,
             )
             for name, running in self._running.items()
         }
@@ -149,6 +157,9 @@ class Effects:
         """Begin one action. A second effect on a model that has one is a bug of the planner."""
         if isinstance(action, AbortFetch):
             self._abort_fetch(action.model)
+            return
+        if isinstance(action, KeepBackend):
+            self._take_back(action)
             return
         if action.model in self._running:
             raise Bug(f"cannot begin {action}: {action.model} has an effect under way")
@@ -189,15 +200,18 @@ class Effects:
                 )
                 return running, self._start(action, prepared)
             case StopBackend():
-                spec_hash = self._spec_hash_of(action.nonce)
+                view = self._view_of(action.nonce)
+                ladder_begun = view is None or view.stopping
+                recall = Recall() if action.revocable and not ladder_begun else None
                 running = _Running(
                     kind=EffectKind.STOP,
-                    spec_hash=spec_hash,
+                    spec_hash=view.instance.spec_hash if view is not None else SpecHash(""),
                     nonce=action.nonce,
                     pid=action.pid,
                     cause=action.cause,
+                    recall=recall,
                 )
-                return running, self._stop(action, timeouts)
+                return running, self._stop(action, timeouts, recall)
             case StopLeftover():
                 running = _Running(
                     kind=EffectKind.STOP,
@@ -263,8 +277,12 @@ class Effects:
         )
         return None
 
-    async def _stop(self, action: StopBackend, timeouts: Timeouts) -> Outcome:
-        await self._stopper.stop(action.nonce, timeouts, drain=action.drain)
+    async def _stop(
+        self, action: StopBackend, timeouts: Timeouts, recall: Recall | None
+    ) -> Outcome | None:
+        stopper = self._stopper
+        if not await stopper.stop(action.nonce, timeouts, drain=action.drain, recall=recall):
+            return None
         return BackendStopped(
             model=action.model,
             nonce=action.nonce,
@@ -281,15 +299,17 @@ class Effects:
         if running and running.fetch:
             running.fetch.give_up()
 
+    def _take_back(self, action: KeepBackend) -> None:
+        running = self._running.get(action.model)
+        if running and running.recall and running.nonce == action.nonce:
+            running.recall.call()
+
     def _tasks_of(self, kind: EffectKind) -> list[asyncio.Task[None]]:
         every = self._running.values()
         return [each.task for each in every if each.kind is kind and each.task is not None]
 
-    def _spec_hash_of(self, nonce: Nonce) -> SpecHash:
-        for view in self._backends.live():
-            if view.nonce == nonce:
-                return view.instance.spec_hash
-        return SpecHash("")
+    def _view_of(self, nonce: Nonce) -> BackendView | None:
+        return next((view for view in self._backends.live() if view.nonce == nonce), None)
 
 
 def _required(model: ModelName, prepared: Prepared | None) -> Prepared:

@@ -27,6 +27,27 @@ class Hurry:
         self.killing = asyncio.Event()
 
 
+class Recall:
+    """Takes back one stop for as long as it drains; what comes after its first signal is late."""
+
+    def __init__(self) -> None:
+        self._settled = False
+        self.called = asyncio.Event()
+
+    @property
+    def possible(self) -> bool:
+        return not self._settled and not self.called.is_set()
+
+    def call(self) -> None:
+        if self.possible:
+            self.called.set()
+
+    def settle(self) -> bool:
+        """The drain is over: whether it was taken back. From now on it is too late for that."""
+        self._settled = True
+        return self.called.is_set()
+
+
 class Stopper:
     """Stops backends of this agent, and what earlier ones left."""
 
@@ -35,29 +56,40 @@ class Stopper:
         self._traffic = traffic
         self._hurry = hurry
 
-    async def stop(self, nonce: Nonce, timeouts: Timeouts, *, drain: bool) -> None:
-        """Let the backend's requests end, then climb the ladder. Raises Transient: survivors."""
+    async def stop(
+        self, nonce: Nonce, timeouts: Timeouts, *, drain: bool, recall: Recall | None = None
+    ) -> bool:
+        """Let the backend's requests end, then climb the ladder. Raises Transient: survivors.
+
+        False: it was taken back, and no signal was sent.
+        """
         if drain:
-            await self.drain(nonce, timeouts.drain)
-        await self._backends.stop(
+            await self.drain(nonce, timeouts.drain, recall)
+        if recall is not None and recall.settle():
+            return False
+        await self._backends.stop(  # nothing is awaited between that and the begin of the ladder
             nonce,
             stop_seconds=timeouts.stop,
             kill_seconds=timeouts.kill,
             hurry=self._hurry.killing,
         )
+        return True
 
-    async def drain(self, nonce: Nonce, seconds: float) -> None:
-        """Let the backend's requests end, for so long and while nobody is in a hurry."""
+    async def drain(self, nonce: Nonce, seconds: float, recall: Recall | None = None) -> None:
+        """Let the backend's requests end, for so long and while nobody is in a hurry, nor takes it
+        back."""
         idle = asyncio.ensure_future(self._traffic.wait_idle(nonce))
-        hurried = asyncio.ensure_future(self._hurry.hurried.wait())
+        waits = {idle, asyncio.ensure_future(self._hurry.hurried.wait())}
+        if recall is not None:
+            waits.add(asyncio.ensure_future(recall.called.wait()))
         try:
             done, _ = await asyncio.wait(
-                {idle, hurried}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED
+                waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED
             )
         finally:
-            for task in (idle, hurried):
+            for task in waits:
                 task.cancel()
-            await asyncio.gather(idle, hurried, return_exceptions=True)
-        if idle not in done:
+            await asyncio.gather(*waits, return_exceptions=True)
+        if idle not in done and (recall is None or recall.possible):
             left = self._traffic.in_flight(nonce)
             _log.warning("requests in flight are not waited for any longer", in_flight=left)

@@ -7,6 +7,7 @@ from reconciler.plan.actions import (
     AbortFetch,
     Action,
     FetchFiles,
+    KeepBackend,
     Outlook,
     StartBackend,
     StopBackend,
@@ -72,7 +73,7 @@ def _after(
         case StopLeftover():
             rest = tuple(each for each in observed.leftovers if each.nonce != action.nonce)
             observed = replace(observed, leftovers=rest)
-        case AbortFetch():
+        case AbortFetch() | KeepBackend():
             seen = replace(seen, in_flight=None)
     return replace(observed, models={**observed.models, action.model: seen})
 

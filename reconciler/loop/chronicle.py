@@ -20,7 +20,7 @@ from reconciler.jobs.news import (
 from reconciler.jobs.news import News as ImportNews
 from reconciler.loop.commands import Reconcile
 from reconciler.loop.pace import give_way
-from reconciler.plan.actions import Action, Outlook, StartBackend, StopBackend, StopLeftover, Target
+from reconciler.plan.actions import Action, OfOneProcess, Outlook, StartBackend, Target
 from reconciler.plan.ids import ModelName, Nonce
 from reconciler.plan.observed import Adoption, Failure
 from reconciler.plan.phase import State
@@ -185,7 +185,7 @@ class Chronicle:
         )
 
     def begun(self, action: Action) -> None:
-        pid = action.pid if isinstance(action, StopBackend | StopLeftover) else None
+        pid = action.pid if isinstance(action, OfOneProcess) else None
         spec = action.instance.spec_hash if isinstance(action, StartBackend) else None
         self._journal.record(
             EventKind.ACTION_BEGUN,

@@ -36,7 +36,7 @@ from reconciler.loop.standstill import Scene, Standstill, standstill
 from reconciler.loop.surging import Surges
 from reconciler.loop.troubles import Troubles
 from reconciler.metrics import Metrics, TickResult
-from reconciler.plan.actions import AbortFetch, Outlook, Plan
+from reconciler.plan.actions import Outlook, Plan, Retraction
 from reconciler.plan.desired import Desired, DesiredModel
 from reconciler.plan.ending import NOBODY, OnExit, ending
 from reconciler.plan.ids import ModelName, Nonce
@@ -314,7 +314,7 @@ class Reconciler:
             await give_way(number)
             if self._ending:  # since this was planned
                 return
-            if not isinstance(action, AbortFetch) and action.model in busy:
+            if not isinstance(action, Retraction) and action.model in busy:
                 continue
             try:
                 self._effects.dispatch(action, self._prepared(action.model, looks), now=now)

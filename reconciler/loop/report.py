@@ -60,8 +60,9 @@ class ModelFacts:
 
     @property
     def stopping(self) -> Nonce | None:
-        """The process whose stop is under way."""
-        return self.effect.nonce if self.effect is not None else None
+        """The process whose stop is under way, and is not taken back."""
+        effect = self.effect
+        return effect.nonce if effect is not None and not effect.aborting else None
 
     @property
     def failures_in_a_row(self) -> int:

@@ -36,7 +36,8 @@ class StopBackend:
     `cause`: what of the reason holds until it has ended, whatever becomes of others. `failure`: set
     when the stop is itself a failure of the instance (not ready in time, say); the outcome is then
     recorded as one. `ran_seconds`: how long it had worked, loaded, before it came to hang; None:
-    that is not the failure.
+    that is not the failure. `revocable`: another one serves in its place; should that one fail
+    before the first signal of the stop, `KeepBackend` takes the stop back.
     """
 
     model: ModelName
@@ -47,6 +48,18 @@ class StopBackend:
     cause: str
     failure: str | None = None
     ran_seconds: float | None = None
+    revocable: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeepBackend:
+    """Take back the stop of a process that still drains: it serves again. Where the first signal
+    was sent meanwhile, nothing is done."""
+
+    model: ModelName
+    nonce: Nonce
+    pid: int
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +80,10 @@ class AbortFetch:
     reason: str
 
 
-Action = FetchFiles | StartBackend | StopBackend | StopLeftover | AbortFetch
+OfOneProcess = StopBackend | KeepBackend | StopLeftover
+Retraction = AbortFetch | KeepBackend
+"""Takes back what is under way; all others begin something."""
+Action = FetchFiles | StartBackend | StopBackend | KeepBackend | StopLeftover | AbortFetch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

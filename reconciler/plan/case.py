@@ -1,7 +1,7 @@
 """One model's case: what is wanted of it, beside what is there of it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from reconciler.plan.desired import Desired, DesiredModel
 from reconciler.plan.ids import GpuUuid, Instance, ModelName
@@ -103,6 +103,20 @@ class Case:
             return None
         return f"files changed ({running.files_digest[:12]} → {self.instance.files_digest[:12]})"
 
+    @property
+    def ending(self) -> ObservedProcess | None:
+        """Whose stop is under way."""
+        return next((each for each in self.processes if is_stopping(self.seen, each)), None)
+
+    @property
+    def stranded(self) -> ObservedProcess | None:
+        """Of a surge whose new process has failed: the old one, if it drains still and is sound."""
+        effect, old = self.seen.in_flight, self.ending
+        if self.wanted is None or effect is None or not effect.revocable or old is None:
+            return None
+        others = [each for each in self.processes if each is not old]
+        return old if old.is_sound and not any(each.is_sound for each in others) else None
+
     def stops_because(self, process: ObservedProcess) -> str | None:
         """What its stop was ordered for; None: no stop of it is under way."""
         effect = self.seen.in_flight
@@ -187,6 +201,11 @@ def _case(desired: DesiredModel | None, seen: ObservedModel, leftovers: Sequence
     )
 
 
+def at_ease(case: Case) -> Case:
+    """The same case, were nothing under way."""
+    return _case(case.desired, replace(case.seen, in_flight=None), case.leftovers)
+
+
 def _ranked(
     seen: ObservedModel, wanted: DesiredModel | None, instance: Instance | None
 ) -> tuple[ObservedProcess, ...]:
@@ -239,9 +258,9 @@ def _is_wanted(
 
 
 def is_stopping(seen: ObservedModel, process: ObservedProcess) -> bool:
-    """Whether the stop of this process is under way."""
+    """Whether the stop of this process is under way, and is not taken back."""
     effect = seen.in_flight
-    if effect is None or effect.kind is not EffectKind.STOP:
+    if effect is None or effect.kind is not EffectKind.STOP or effect.aborting:
         return False
     if effect.nonce is not None:
         return effect.nonce == process.nonce

@@ -81,6 +81,11 @@ class ObservedProcess:
         return self.adopted is not None and self.adopted.was_loaded
 
     @property
+    def is_sound(self) -> bool:
+        """Neither dead nor hanging, for all that is known."""
+        return not self.died and self.hung is None
+
+    @property
     def awaited_since(self) -> float:
         """From when its time to get ready counts."""
         return self.started_at if self.adopted is None else self.adopted.at
@@ -153,7 +158,8 @@ class InFlight:
 
     `gpus`: the devices that a start has taken, `gpu_share` of each (None: the whole). `nonce`: the
     process that a stop ends; None: the one of `spec_hash`. `pid`: its pid. `aborting`: a fetch that
-    was told to give up and has not ended yet.
+    was told to give up, or a stop that was taken back, and has not ended yet. `revocable`: a stop
+    that can be taken back: another one served in its place, and no signal was sent yet.
     """
 
     kind: EffectKind
@@ -165,6 +171,7 @@ class InFlight:
     nonce: Nonce | None = None
     pid: int | None = None
     aborting: bool = False
+    revocable: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

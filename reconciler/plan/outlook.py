@@ -1,7 +1,7 @@
 """What a plan says of a model: its state, why, and what is coming beside it."""
 
-from reconciler.plan.actions import Draining, Outlook, StopBackend, Target
-from reconciler.plan.case import Case, is_stopping
+from reconciler.plan.actions import Draining, KeepBackend, Outlook, StopBackend, Target
+from reconciler.plan.case import Case, at_ease, is_stopping
 from reconciler.plan.observed import EffectKind, ObservedProcess, ProcessPhase
 from reconciler.plan.phase import State
 from reconciler.plan.step import Step
@@ -12,6 +12,8 @@ def outlook(case: Case, step: Step) -> Outlook | None:
 
     A live process gives the state; what is desired instead of it is the target.
     """
+    if isinstance(step.action, KeepBackend):
+        case = at_ease(case)
     if case.process is not None:
         return _with_process(case, case.process, step)
     effect = case.seen.in_flight

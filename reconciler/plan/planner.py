@@ -10,6 +10,7 @@ from reconciler.plan.actions import (
     AbortFetch,
     Action,
     FetchFiles,
+    KeepBackend,
     Plan,
     StartBackend,
     StopBackend,
@@ -23,8 +24,13 @@ from reconciler.plan.outlook import outlook
 from reconciler.plan.room import grant, rank
 from reconciler.plan.step import Step, next_step
 
-_ORDER = {StopLeftover: 0, AbortFetch: 1, StopBackend: 2, FetchFiles: 3, StartBackend: 4}
-"""What frees something goes before what takes it."""
+_ORDER = {
+    kind: number
+    for number, kind in enumerate(
+        (KeepBackend, StopLeftover, AbortFetch, StopBackend, FetchFiles, StartBackend)
+    )
+}
+"""What has no time to lose first; what frees something goes before what takes it."""
 _UNTIL_ENGINES_ARE_KNOWN = "held back until this node's engines are known"
 
 

@@ -6,11 +6,12 @@ from reconciler.plan.actions import (
     AbortFetch,
     Action,
     FetchFiles,
+    KeepBackend,
     StartBackend,
     StopBackend,
     StopLeftover,
 )
-from reconciler.plan.case import DIED, Case, is_stopping
+from reconciler.plan.case import DIED, Case, at_ease
 from reconciler.plan.desired import DesiredModel, Strategy
 from reconciler.plan.ids import ModelName
 from reconciler.plan.observed import (
@@ -89,28 +90,39 @@ def next_step(case: Case, now: float) -> Step:
     wanted = case.wanted
     if effect.kind is EffectKind.START and wanted and effect.spec_hash == wanted.spec_hash:
         return Step(state=State.LOADING, reason="its backend is being started")
+    if (old := case.stranded) is not None and (kept := _kept(case, old, now)) is not None:
+        return kept
     step = replace(_free(case, now), needs_room=False, retry=None, deadline=None)
     if wanted is None or step.action is None:
         return replace(step, action=None)
     if step.state is State.LOADED:
         return replace(step, action=None, reason=f"{_under_way(case, effect)} is being stopped")
     waits = f"goes on once {_under_way(case, effect)} has ended"
-    ending = _ending(case)
+    ending = case.ending
     if ending is None or ending is case.process or ending.instance != case.instance:
         return step.waiting(waits)
     cause = case.stops_because(ending)  # it was to be what is wanted
     return step.waiting(f"{cause}; {waits}" if cause is not None else waits)
 
 
+def _kept(case: Case, old: ObservedProcess, now: float) -> Step | None:
+    """The old one serves again, as if it had never been stopped (R7); None: it would end anyway."""
+    step = _free(replace(at_ease(case), leftovers=()), now)
+    if isinstance(step.action, StopBackend) and step.action.nonce == old.nonce:
+        return None
+    keep = KeepBackend(
+        model=case.name,
+        nonce=old.nonce,
+        pid=old.pid,
+        reason=f"nothing serves in place of pid {old.pid} any more; it drains still, and is kept",
+    )
+    return replace(step.waiting(f"goes on once pid {old.pid} serves again"), action=keep)
+
+
 def _under_way(case: Case, effect: InFlight) -> str:
     if effect.kind is EffectKind.START:
         return f"the start of spec {effect.spec_hash}"
-    ending = _ending(case)
-    return f"pid {ending.pid}" if ending is not None else "a stop under way"
-
-
-def _ending(case: Case) -> ObservedProcess | None:
-    return next((each for each in case.processes if is_stopping(case.seen, each)), None)
+    return f"pid {case.ending.pid}" if case.ending is not None else "a stop under way"
 
 
 def _while_fetching(case: Case, effect: InFlight) -> Step:
@@ -371,7 +383,10 @@ def _end_surplus(case: Case, now: float) -> Step:
     if ends.died:
         return step
     cause, why = case.surplus_cause(ends), case.surplus_because(ends)
-    return _stop(case, ends, step, why, now, cause=cause)
+    stop = _stop(case, ends, step, why, now, cause=cause)
+    if case.wanted is None or not isinstance(stop.action, StopBackend):
+        return stop
+    return replace(stop, action=replace(stop.action, revocable=stop.action.drain))
 
 
 def _end_leftover(case: Case) -> Step:

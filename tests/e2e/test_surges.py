@@ -1,6 +1,8 @@
 """Changes without a gap: the new process is there before the old one goes (design §4)."""
 
+import os
 import shutil
+import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -149,6 +151,65 @@ def test_what_never_gets_ready_costs_nothing_and_the_next_good_one_comes(agent: 
     now = agent.wait_model("a", lambda entry: entry["target"] is None and entry["pid"] != old)
     assert now["state"] == "loaded"
     wait_until(lambda: agent.processes() == [now["pid"]], what="nobody else")
+
+
+@pytest.mark.slow
+def test_a_new_one_that_dies_while_the_old_one_drains_costs_nothing(agent: Agent) -> None:
+    """R7: until the old process is stopped, what serves goes on; and the change is tried again."""
+    endless = '{STAND_IN: "--probe-well --chunks 100000 --chunk-interval 0.05"}'
+    agent.write(manifest(model("a", env=endless, timeouts="{drain: 10m}")))
+    agent.start()
+    agent.wait_up()
+    old = agent.wait_state("a", "loaded")["pid"]
+    long = asks("a", stream=True, max_tokens=99)
+    with agent.client.stream("POST", f"{agent.url}{CHAT}", json=long) as answer:
+        text = answer.iter_text()
+        next(text)
+        agent.write(manifest(model("a", env=NEW, timeouts="{drain: 10m}")))
+        new = agent.wait_model("a", lambda entry: bool(entry["draining"]))["pid"]
+        assert new != old
+
+        os.kill(new, signal.SIGKILL)
+
+        back = agent.wait_model("a", lambda entry: entry["pid"] == old)
+        assert back["state"] == "loaded"
+        assert old not in [each["pid"] for each in back["draining"]]
+        failed = agent.wait_model("a", lambda entry: entry["target"]["state"] == "error")
+        assert (failed["state"], failed["pid"]) == ("loaded", old)
+        assert "killed by SIGKILL" in failed["target"]["reason"]
+        assert agent.post(CHAT, asks("a")).status_code == 200
+        next(text)
+        again = agent.wait_model("a", lambda entry: bool(entry["draining"]))
+        assert again["pid"] not in (old, new)
+        assert [each["pid"] for each in again["draining"]] == [old]
+        next(text)
+    wait_until(lambda: agent.processes() == [again["pid"]], what="the end of the old process")
+    page = agent.client.get(f"{agent.url}/api/management/events?limit=1000").json()
+    kept = [each for each in page["events"] if each["data"].get("action") == "KeepBackend"]
+    assert [each["data"]["pid"] for each in kept] == [old]
+
+
+@pytest.mark.slow
+def test_one_that_drains_and_is_not_wanted_any_more_is_not_kept(agent: Agent) -> None:
+    endless = '{STAND_IN: "--probe-well --chunks 100000 --chunk-interval 0.05"}'
+    agent.write(manifest(model("a", env=endless, timeouts="{drain: 10m}")))
+    agent.start()
+    agent.wait_up()
+    agent.wait_state("a", "loaded")
+    long = asks("a", stream=True, max_tokens=99)
+    with agent.client.stream("POST", f"{agent.url}{CHAT}", json=long) as answer:
+        text = answer.iter_text()
+        next(text)
+        agent.write(manifest(model("a", env=NEW, timeouts="{drain: 10m}")))
+        new = agent.wait_model("a", lambda entry: bool(entry["draining"]))["pid"]
+        agent.write(manifest(model("a", env=NEW, enabled="false")))
+        agent.wait_model("a", lambda entry: "enabled: false" in entry["reason"])
+        os.kill(new, signal.SIGKILL)
+        gone = agent.wait_model("a", lambda entry: entry["pid"] != new)
+        assert gone["state"] == "unloading"
+        next(text)
+    agent.wait_state("a", "disabled")
+    assert agent.processes() == []
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from reconciler.plan.actions import (
     AbortFetch,
     Action,
     FetchFiles,
+    KeepBackend,
     Outlook,
     StartBackend,
     StopBackend,
@@ -192,6 +193,7 @@ def observed_model(name: str, data: Data) -> ObservedModel:
             gpu_share=under_way.get("share"),
             nonce=Nonce(f"nonce-{under_way['pid']}") if "pid" in under_way else None,
             aborting=under_way.get("aborting", False),
+            revocable=under_way.get("revocable", False),
         ),
         failure=failure
         and Failure(
@@ -256,9 +258,12 @@ def _order(action: Action) -> str:
             return f"start {action.model} {instance}{on}"
         case StopBackend():
             how = " drain" if action.drain else ""
+            how += ", revocable" if action.revocable else ""
             failed = f" failure({action.failure})" if action.failure else ""
             ran = f" ran {action.ran_seconds:g} s" if action.ran_seconds is not None else ""
             return f"stop {action.model} pid {action.pid}{how}{failed}{ran}"
+        case KeepBackend():
+            return f"keep {action.model} pid {action.pid}"
         case StopLeftover():
             return f"stop leftover {action.model} pid {action.pid}"
         case AbortFetch():

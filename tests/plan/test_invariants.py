@@ -3,7 +3,6 @@
 Covers the kinds of fault of scenarios 5, 8 (retry), 9, 10, 12, 18 (starts and stops), 40–43.
 """
 
-import re
 from dataclasses import replace
 
 import hypothesis.strategies as st
@@ -13,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from reconciler.plan.actions import (
     AbortFetch,
     FetchFiles,
+    KeepBackend,
     Outlook,
     Plan,
     StartBackend,
@@ -21,15 +21,16 @@ from reconciler.plan.actions import (
 )
 from reconciler.plan.desired import Strategy
 from reconciler.plan.ids import FilesDigest, ModelName, Nonce
-from reconciler.plan.observed import EffectKind, Hang, Leftover, Observed
+from reconciler.plan.observed import EffectKind, Hang, Leftover
 from reconciler.plan.phase import State, advance
 from reconciler.plan.planner import plan
-from tests.plan.world import (
-    Content,
-    World,
+from tests.plan.world import Content, World, desired_model
+from tests.plan.world_checks import (
     check_hung_ones_end,
+    check_is_deterministic,
+    check_keeps_the_gpu,
+    check_kept,
     check_stops_tell_why,
-    desired_model,
 )
 
 NAMES = st.sampled_from([ModelName(name) for name in "abc"])
@@ -110,11 +111,12 @@ class PlannerAgainstTheWorld(RuleBasedStateMachine):
             manifest[name] = desired_model(name, version, gpus=gpus)
 
     @precondition(lambda self: self.world.manifest)
-    @rule(data=st.data(), versions=st.permutations([1, 2, 3]), starts=st.booleans())
+    @rule(data=st.data(), versions=st.permutations([1, 2, 3]), steps=st.integers(0, 3))
     def something_changes_that_serves(
-        self, data: st.DataObject, versions: list[int], starts: bool
+        self, data: st.DataObject, versions: list[int], steps: int
     ) -> None:
-        """As `all_goes_well_for_a_while`, up to the middle of a change."""
+        """As `all_goes_well_for_a_while`, up to the middle of a change: of a surge, that the new
+        one starts, loads, and dies."""
         manifest = self.world.manifest or {}
         model = manifest[data.draw(st.sampled_from(sorted(manifest)))]
         for version in versions[:2]:
@@ -123,8 +125,14 @@ class PlannerAgainstTheWorld(RuleBasedStateMachine):
                 model, spec_hash=desired_model(model.name, version).spec_hash
             )
         self.tick()
-        for name in sorted(self.world.under_way) if starts else ():
+        for name in sorted(self.world.under_way) if steps else ():
             self.world.end(name, well=True)
+            self.tick()
+        for name in sorted(self.world.processes) if steps > 1 else ():
+            self.world.load(name)
+            self.tick()
+        if steps > 2 and len(processes := self.world.processes.get(model.name, [])) > 1:
+            self.world.crash(model.name, processes[-1])
             self.tick()
 
     @precondition(lambda self: self.world.processes)
@@ -160,6 +168,11 @@ class PlannerAgainstTheWorld(RuleBasedStateMachine):
     def effect_ends(self, data: st.DataObject, well: bool, permanently: bool) -> None:
         name = data.draw(st.sampled_from(sorted(self.world.under_way)))
         self.world.end(name, well=well, permanently=permanently)
+
+    @precondition(lambda self: self.world.under_way)
+    @rule(data=st.data())
+    def a_drain_ends(self, data: st.DataObject) -> None:
+        self.world.first_signal(data.draw(st.sampled_from(sorted(self.world.under_way))))
 
     @precondition(lambda self: self.world.processes)
     @rule(data=st.data())
@@ -200,7 +213,7 @@ class PlannerAgainstTheWorld(RuleBasedStateMachine):
 
     def tick(self) -> Plan:
         made = self.world.plan()
-        self.check_is_deterministic(made)
+        check_is_deterministic(self.world, made)
         self.check_actions(made)
         self.check_times(made)
         self.check_states(made)
@@ -214,17 +227,6 @@ class PlannerAgainstTheWorld(RuleBasedStateMachine):
             )
         return made
 
-    def check_is_deterministic(self, made: Plan) -> None:
-        desired, seen = self.world.desired(), self.world.observed()
-        turned = Observed(
-            processes_read=seen.processes_read,
-            models={name: seen.models[name] for name in sorted(seen.models, reverse=True)},
-            leftovers=seen.leftovers[::-1],
-            max_parallel_loads=seen.max_parallel_loads,
-        )
-        other = desired and replace(desired, models=desired.models[::-1])
-        assert plan(other, turned, self.world.now) == made
-
     def check_actions(self, made: Plan) -> None:
         world = self.world
         names = [action.model for action in made.actions]
@@ -236,8 +238,8 @@ class PlannerAgainstTheWorld(RuleBasedStateMachine):
             assert action.reason
             if action.model in world.under_way:
                 effect, _ = world.under_way[action.model]
-                assert isinstance(action, AbortFetch)
-                assert effect.kind is EffectKind.FETCH
+                retracted = AbortFetch if effect.kind is EffectKind.FETCH else KeepBackend
+                assert isinstance(action, retracted)
                 assert not effect.aborting
                 continue
             match action:
@@ -256,6 +258,7 @@ class PlannerAgainstTheWorld(RuleBasedStateMachine):
 
         check_hung_ones_end(self.world, made)
         check_stops_tell_why(self.world, made)
+        check_kept(self.world, made)
         for name, (effect, _) in world.under_way.items():
             if made.outlook and not world.suspend and effect.kind is EffectKind.FETCH:
                 model = (world.manifest or {}).get(name)
@@ -318,7 +321,9 @@ class PlannerAgainstTheWorld(RuleBasedStateMachine):
             assert set(self.world.manifest) <= set(self.states)
         for action in made.actions:
             shown = next(each for each in made.outlook if each.model == action.model)
-            if isinstance(action, StartBackend) and shown.target is not None:
+            if isinstance(action, KeepBackend):
+                assert (shown.state, shown.process) == (State.LOADED, action.nonce)
+            elif isinstance(action, StartBackend) and shown.target is not None:
                 assert (shown.state, shown.target.state) == (State.LOADED, State.LOADING)
             elif isinstance(action, StartBackend):
                 assert shown.state is State.LOADING
@@ -376,19 +381,7 @@ class PlannerAgainstTheWorld(RuleBasedStateMachine):
         assert shown.state in (State.PENDING, State.BLOCKED)
         assert "GPU" in shown.reason
         assert model.gpus
-        self.check_keeps_the_gpu(shown.reason)
-
-    def check_keeps_the_gpu(self, reason: str) -> None:
-        """Who keeps a GPU from another one runs, or could be started."""
-        found = re.search(r"claimed by (\w+) too", reason)
-        if found is None or found[1] in self.world.processes:
-            return
-        keeper = (self.world.manifest or {})[ModelName(found[1])]
-        assert (keeper.name, keeper.spec_hash) not in self.world.refused
-        failure = self.world.failures.get(keeper.name)
-        if failure is not None and failure.spec_hash == keeper.spec_hash and failure.permanent:
-            digest = self.world.cached.get((keeper.name, keeper.spec_hash))
-            assert failure.files_digest not in (None, digest)
+        check_keeps_the_gpu(world, shown.reason)
 
 
 TestPlannerAgainstTheWorld = PlannerAgainstTheWorld.TestCase

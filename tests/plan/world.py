@@ -9,6 +9,7 @@ from reconciler.plan.actions import (
     AbortFetch,
     Action,
     FetchFiles,
+    KeepBackend,
     Plan,
     StartBackend,
     StopBackend,
@@ -142,9 +143,9 @@ class World:
     def begin(self, action: Action) -> None:
         """Dispatch: the effect is under way from now on."""
         name = action.model
-        if isinstance(action, AbortFetch):
-            effect, fetch = self.under_way[name]
-            self.under_way[name] = (replace(effect, aborting=True), fetch)
+        if isinstance(action, AbortFetch | KeepBackend):
+            effect, begun = self.under_way[name]
+            self.under_way[name] = (replace(effect, aborting=True, revocable=False), begun)
             return
         assert name not in self.under_way, f"a second effect on {name}: {action}"
         self.under_way[name] = (self._effect(action), action)
@@ -167,12 +168,20 @@ class World:
                     since=self.now,
                     detail=action.cause if isinstance(action, StopBackend) else "",
                     nonce=action.nonce,
+                    revocable=isinstance(action, StopBackend) and action.revocable,
                 )
+
+    def first_signal(self, name: ModelName) -> None:
+        """The drain of a stop is over."""
+        effect, action = self.under_way[name]
+        self.under_way[name] = (replace(effect, revocable=False), action)
 
     def end(self, name: ModelName, *, well: bool, permanently: bool = False) -> None:
         """The effect under way reports back."""
         effect, action = self.under_way.pop(name)
         match action:
+            case StopBackend() if effect.aborting:
+                pass
             case FetchFiles() if well:
                 self.cached[name, action.spec_hash] = FilesDigest("f1")
             case FetchFiles() if not effect.aborting:
@@ -261,7 +270,7 @@ class World:
     def crash(self, name: ModelName, process: ObservedProcess) -> None:
         self._remove(name, process)
         effect = self.under_way.get(name)
-        if effect is None or effect[0].nonce != process.nonce:
+        if effect is None or effect[0].aborting or effect[0].nonce != process.nonce:
             loaded_at = process.loaded_at
             self._fail_process(
                 name,
@@ -330,33 +339,3 @@ class World:
         held = [each.gpus for each in processes]
         held += [effect.gpus for effect, _ in self.under_way.values()]
         return {gpu for gpus in held for gpu in gpus}
-
-
-def check_hung_ones_end(world: World, made: Plan) -> None:
-    if world.manifest is None or world.suspend or not world.processes_read:
-        return
-    stopped = {action.nonce for action in made.actions if isinstance(action, StopBackend)}
-    left = {leftover.model for leftover in world.leftovers}
-    for name, processes in world.processes.items():
-        failure = world.failures.get(name)
-        waits = failure is not None and failure.during == "stop"
-        if name in world.under_way or name in left or waits:
-            continue
-        if any(process.died for process in processes):
-            continue
-        if any(process.hung is not None for process in processes):
-            nonces = {process.nonce for process in processes}
-            assert nonces & stopped, "a hung backend goes on"
-
-
-def check_stops_tell_why(world: World, made: Plan) -> None:
-    """As long as they take, whatever happens meanwhile."""
-    for outlook in made.outlook:
-        effect, stop = world.under_way.get(outlook.model, (None, None))
-        if effect is None or not isinstance(stop, StopBackend):
-            continue
-        told = {each.nonce: each.reason for each in outlook.draining}
-        if outlook.process is not None:
-            told[outlook.process] = outlook.reason
-        if stop.nonce in told:
-            assert stop.cause in told[stop.nonce], "nobody can read why it is stopped"
