@@ -20,6 +20,7 @@ from reconciler.proxy.inflight import Request
 
 _DATA = b"data: "
 _COMMENT = ord(":")
+_NEWLINE = ord("\n")
 """The first byte of one in an event stream: engines send some while they do nothing."""
 _ERROR_BYTES = 1 << 20
 """Of an engine's error that becomes an event; what is longer is none."""
@@ -113,9 +114,11 @@ async def _as_it_comes(content: aiohttp.StreamReader, client: Client) -> None:
     if chunk:
         client.on_first_byte()
     request = client.request
+    begins_line = True
     while chunk:
-        if chunk[0] != _COMMENT:
+        if chunk[0] != _COMMENT or not begins_line:
             request.relayed_bytes += len(chunk)
+        begins_line = chunk[-1] == _NEWLINE
         await client.heartbeat.send(chunk)
         chunk = await content.readany()
 

@@ -66,3 +66,16 @@ async def test_a_client_that_does_not_read_is_what_its_request_waits_for(
         await agent.send_raw(_STREAM)
         await backend.until(lambda state: state["running"] == 1 > agent.traffic.awaited(NONCE))
         assert agent.traffic.in_flight(NONCE) == 1
+
+
+async def test_a_colon_in_the_middle_of_a_line_begins_no_comment() -> None:
+    first, second = b'data: {"id"', b': "1"}\n\n'
+    async with (
+        saying(_EVENTS + first, second) as (engine, go_on),
+        running_agent(engine) as agent,
+        agent.session.post(agent.url(CHAT), json=_STREAM) as response,
+    ):
+        assert await response.content.readany() == first
+        go_on.set()
+        assert await response.content.readany() == second
+        assert agent.traffic.relayed_bytes(NONCE) == len(first + second)
