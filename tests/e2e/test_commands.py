@@ -304,6 +304,7 @@ def test_events_fit_a_terminal(untouched: Agent) -> None:
     assert xgen_model("events", "-n", "1", "--data-dir", untouched.data).stdout.count("\n") == 2
 
 
+@pytest.mark.slow
 def test_reconcile_retries_what_failed_and_waits_for_the_outcome(running: Agent) -> None:
     running.write(manifest(model("chat", env='{STAND_IN: "--exit-after 0 --exit-code 3"}')))
     running.wait_model("chat", lambda entry: (entry["target"] or entry)["state"] == "error")
@@ -347,6 +348,7 @@ def test_doctor_with_an_agent_tells_what_it_says_of_itself(running: Agent) -> No
     assert "ManifestValid is False" in found["agent of node-a", "warn"]
 
 
+@pytest.mark.slow
 def test_an_agent_that_was_killed_is_told_from_one_that_is_busy(running: Agent) -> None:
     assert running.process is not None
     backend = running.wait_state("chat", "loaded")["pid"]

@@ -249,6 +249,7 @@ def test_models_of_other_nodes_are_left_alone(agent: Agent) -> None:
     assert agent.model("there") is None
 
 
+@pytest.mark.slow
 def test_another_node_name_stops_nothing_until_it_is_meant(make_agent: MakeAgent) -> None:
     """R2: the data folder remembers whose it is."""
     agent = make_agent()

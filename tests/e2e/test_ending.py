@@ -71,6 +71,7 @@ def test_a_second_signal_does_not_wait_for_requests(agent: Agent) -> None:
     assert agent.processes() == []
 
 
+@pytest.mark.slow
 def test_a_backend_that_ignores_sigterm_is_killed_with_its_children(agent: Agent) -> None:
     """Scenario 7, llama-swap#38, #125."""
     deaf = '{STAND_IN: "--ignore-sigterm --spawn-children 2"}'

@@ -41,6 +41,7 @@ def shown(agent: Agent, *command: str) -> str:
     return " ".join(done.stdout.split())
 
 
+@pytest.mark.slow
 def test_two_builds_of_one_backend_run_side_by_side(node: Agent) -> None:
     start(node, model("a"), model("b", backend="auto", engine="b2"))
     a, b = node.wait_state("a", "loaded"), node.wait_state("b", "loaded")

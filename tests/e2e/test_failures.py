@@ -124,6 +124,7 @@ def test_a_refused_flag_never_costs_what_serves(agent: Agent) -> None:
     assert agent.model("a")["pid"] == pid  # type: ignore[index]
 
 
+@pytest.mark.slow
 def test_missing_files_are_waited_for_and_taken_when_they_come(agent: Agent) -> None:
     agent.write(manifest(model("a"), model("later", source="gguf/late_model")))
     agent.start()
@@ -135,6 +136,7 @@ def test_missing_files_are_waited_for_and_taken_when_they_come(agent: Agent) -> 
     agent.wait_state("later", "loaded")
 
 
+@pytest.mark.slow
 def test_a_load_that_never_ends_is_given_up_at_its_limit(agent: Agent) -> None:
     agent.write(manifest(model("a", env='{STAND_IN: "--ready-after 600"}', timeouts="{ready: 2s}")))
     agent.start()
@@ -145,6 +147,7 @@ def test_a_load_that_never_ends_is_given_up_at_its_limit(agent: Agent) -> None:
     assert failed["restarts"] == 0
 
 
+@pytest.mark.slow
 def test_an_agent_that_ends_takes_what_an_earlier_one_left_with_it(agent: Agent) -> None:
     """R10, also where nothing was to be done yet: here the node is suspended."""
     agent.write(manifest(model("a")))
@@ -163,6 +166,7 @@ def test_an_agent_that_ends_takes_what_an_earlier_one_left_with_it(agent: Agent)
     assert not is_alive(left)
 
 
+@pytest.mark.slow
 def test_a_second_agent_on_the_same_data_folder_is_refused(
     agent: Agent, make_agent: MakeAgent
 ) -> None:

@@ -230,6 +230,7 @@ def test_a_git_that_outlives_a_killed_agent_is_in_nobodys_way(
         agent.end_stranger(each)
 
 
+@pytest.mark.slow
 def test_a_url_that_cannot_be_is_bad_usage_and_repeats_no_password(tmp_path: Path) -> None:
     url = "git+https://bot:s3cr3t@host/r.git"
     for command in (["run", "--data-dir", str(tmp_path)], ["plan", "--offline"], ["doctor"]):

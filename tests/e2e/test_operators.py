@@ -258,6 +258,7 @@ def test_followers_end_with_the_agent_and_hear_of_it(agent: Agent) -> None:
     assert "AgentEnding" in kinds
 
 
+@pytest.mark.slow
 def test_no_key_of_a_backend_shows_anywhere(agent: Agent) -> None:
     """Scenario 78, litellm#24530, in part: whoever reads a page without a key finds none in it."""
     agent.write(manifest(model("a", env='{HF_TOKEN: {from_env: HUB_TOKEN}, LEVEL: "1"}')))

@@ -37,6 +37,7 @@ def up_again(agent: Agent, *allowed: str) -> None:
     agent.wait_up()
 
 
+@pytest.mark.slow
 def test_a_variable_of_the_loader_leaves_what_runs_alone(agent: Agent) -> None:
     """LD_PRELOAD in a pull request is code on every node."""
     up(agent, model("a"), model("b"))
@@ -61,6 +62,7 @@ def test_a_file_of_the_node_is_used_below_a_folder_that_the_operator_names(
     agent.wait_state("a", "loaded")
 
 
+@pytest.mark.slow
 def test_a_dangerous_flag_starts_where_the_operator_allows_it(agent: Agent) -> None:
     up(agent, model("a", extra_args="{slot_save_path: /tmp}"))
     entry = agent.wait_state("a", "blocked")

@@ -82,6 +82,7 @@ def test_an_engines_own_404_passes_and_is_counted(both: Agent) -> None:
     wait_until(lambda: counted(both) == {"200": 1, "404": 1}, what="both are counted")
 
 
+@pytest.mark.slow
 def test_the_commands_show_its_type(both: Agent, tmp_path: Path) -> None:
     status = xgen_model("status", "--server", both.url)
     assert re.search(r"^rank \(.*\) +loaded +rerank ", status.stdout, re.MULTILINE)

@@ -163,6 +163,7 @@ def test_the_next_try_of_what_failed_is_due_when_it_was_whatever_becomes_of_the_
         assert after["target"] == before["target"]
 
 
+@pytest.mark.slow
 def test_a_block_and_the_last_good_spec_outlive_the_agent(agent: Agent) -> None:
     good = up(agent, entry(on_failure="stop"))
     agent.model_file("gguf/other_model")

@@ -1,11 +1,14 @@
 """What an engine's launch is warned of is seen by who looks at the model."""
 
+import pytest
+
 from tests.cli.command import xgen_model
 from tests.e2e.conftest import MakeAgent
 from tests.e2e.manifests import manifest, model
 from tests.tiny_bert import tiny_bert
 
 
+@pytest.mark.slow
 def test_pooling_that_the_file_does_not_name_is_in_the_status_and_an_event(
     make_agent: MakeAgent,
 ) -> None:

@@ -48,6 +48,7 @@ def run(folder: Path, *args: str, env: Mapping[str, str]) -> tuple[int, str, dic
     return done.returncode, done.stdout, {each["name"]: each for each in written["checks"]}
 
 
+@pytest.mark.slow
 def test_without_a_gpu_it_says_so(tmp_path: Path) -> None:
     code, printed, checks = run(tmp_path, env={})
 

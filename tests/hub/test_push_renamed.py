@@ -103,6 +103,7 @@ _sweeps = st.tuples(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=15, deadline=None)
 @given(steps=st.lists(st.one_of(_pushes, _pushes, _sweeps), min_size=2, max_size=6))
