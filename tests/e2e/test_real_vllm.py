@@ -187,7 +187,8 @@ def test_an_engine_core_that_stops_is_found_by_its_lack_of_progress(node: Agent)
         health = f"http://127.0.0.1:{before['port']}/health"
         assert httpx.get(health, trust_env=False, timeout=30).status_code == 200
         with contextlib.suppress(httpx.HTTPError):
-            assert "data: [DONE]" not in list(lines)
+            rest = "".join(lines)  # vLLM may tell of its end itself, and then says [DONE] as well
+            assert '"error"' in rest or "data: [DONE]" not in rest
 
     events = node.client.get(f"{node.url}/api/management/events?model=chat").json()["events"]
     (hung,) = [event for event in events if event["kind"] == "BackendHung"]
