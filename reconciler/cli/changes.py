@@ -2,16 +2,15 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from types import MappingProxyType
 
-from reconciler.cli.balance import Balance
 from reconciler.cli.estimate import Fields, changed_needs
 from reconciler.cli.forecast import Forecast, files_of, forecast
 from reconciler.plan.actions import Action, FetchFiles, Outlook, StartBackend, StopBackend
-from reconciler.plan.desired import Desired, DesiredModel, Elsewhere, Strategy
+from reconciler.plan.changes import STARTING, Change, FieldChange, NodeChanges, Verb
+from reconciler.plan.desired import Desired, DesiredModel, Strategy
 from reconciler.plan.gpus import Gpu
-from reconciler.plan.ids import FilesDigest, GpuUuid, Instance, ModelName, NodeName, Nonce, SpecHash
+from reconciler.plan.ids import FilesDigest, GpuUuid, Instance, ModelName, Nonce, SpecHash
 from reconciler.plan.memory import Needs, Pool
 from reconciler.plan.observed import (
     FilesMissing,
@@ -22,22 +21,6 @@ from reconciler.plan.observed import (
 )
 from reconciler.plan.phase import State
 from reconciler.plan.shares import share_of
-
-
-class Verb(StrEnum):
-    """SURGE: a restart whose new process is there before the old one goes."""
-
-    START = "start"
-    RESTART = "restart"
-    SURGE = "surge"
-    REROUTE = "reroute"
-    STOP = "stop"
-    REFUSED = "refused"
-    UNCHANGED = "unchanged"
-
-
-CHANGING = frozenset({Verb.START, Verb.RESTART, Verb.SURGE, Verb.REROUTE, Verb.STOP})
-STARTING = frozenset({Verb.START, Verb.RESTART, Verb.SURGE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,53 +50,6 @@ class Running:
     needs: Needs = field(default_factory=dict)
     download_bytes: int | None = None
     needing: Fields = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FieldChange:
-    """`old` or `new` None: not written."""
-
-    path: str
-    old: object
-    new: object
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """What happens to one model. `state`: as it is now; None: it is not there.
-
-    `engine`: what is to be said of it; None: nothing.
-    `fetch`: the files come from the hub first; None: nothing is said of them. `fallback`: what is
-    taken where no backend can run `source`. `needs`: of memory; none: not known.
-    `download_bytes`: of what is fetched; None: not known.
-    """
-
-    model: ModelName
-    verb: Verb
-    reason: str
-    state: State | None = None
-    fields: tuple[FieldChange, ...] = ()
-    fetch: bool | None = None
-    source: str | None = None
-    fallback: str | None = None
-    engine: str | None = None
-    needs: Needs = field(default_factory=dict)
-    download_bytes: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeChanges:
-    """All models of one node, sorted by name. `notes`: what holds up the node as a whole. `gpus`:
-    those whose memory is told."""
-
-    node: NodeName
-    changes: tuple[Change, ...]
-    elsewhere: tuple[Elsewhere, ...] = ()
-    notes: tuple[str, ...] = field(default=())
-    gpus: tuple[Balance, ...] = ()
-
-    def count(self, verb: Verb) -> int:
-        return sum(change.verb is verb for change in self.changes)
 
 
 def changes(

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from reconciler.backend.choice import Refusal, build_named
 from reconciler.backend.inventory import Build, Inventory, Missing, called
-from reconciler.cli.changes import STARTING, Change, NodeChanges
 from reconciler.cli.client import Json
+from reconciler.plan.changes import STARTING, Change, NodeChanges
 from reconciler.plan.desired import Desired, ModelSpec
 from reconciler.plan.ids import ModelName
 

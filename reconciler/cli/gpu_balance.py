@@ -5,9 +5,10 @@ What a model holds is taken for what it needs, by the spec that its agent wants.
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from reconciler.cli.balance import Balance
-from reconciler.cli.changes import STARTING, Change, Running, Verb
+from reconciler.cli.changes import Running
 from reconciler.cli.client import Json
+from reconciler.plan.balance import Balance
+from reconciler.plan.changes import STARTING, Change, Verb
 from reconciler.plan.ids import ModelName
 from reconciler.plan.memory import Pool
 

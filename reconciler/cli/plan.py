@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from reconciler.cli.candidate import read_manifest
-from reconciler.cli.changes import NodeChanges, Verb, changes
+from reconciler.cli.changes import changes
 from reconciler.cli.client import Agent, Json, find_agent, known_agent
 from reconciler.cli.engine_outlook import engine_refusals, unknown_engines, with_engines
 from reconciler.cli.exits import ExitCode
@@ -35,6 +35,7 @@ from reconciler.errors import Rejected, Transient
 from reconciler.manifest.select import select
 from reconciler.manifest.union import Manifest
 from reconciler.node.data_folder import read_json
+from reconciler.plan.changes import NodeChanges, Verb
 from reconciler.plan.desired import Desired
 from reconciler.plan.ids import NodeName
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from reconciler.cli.balance import Balance
-from reconciler.cli.changes import CHANGING, STARTING, Change, FieldChange, NodeChanges, Verb
+from reconciler.plan.balance import Balance
+from reconciler.plan.changes import CHANGING, STARTING, Change, FieldChange, NodeChanges, Verb
 from reconciler.plan.memory import HOST, figures_of
 from reconciler.plan.wording import amount
 
@@ -49,6 +49,24 @@ def as_json(nodes: Sequence[NodeChanges], *, agent: str | None) -> Json:
                     {"name": other.name, "reason": other.reason} for other in node.elsewhere
                 ],
                 "gpus": [each.figures for each in node.gpus],
+                "host": node.host.figures if node.host is not None else None,
+                "order": [
+                    {
+                        "action": each.kind,
+                        "model": each.model,
+                        "gpus": list(each.gpus),
+                        "reason": each.reason,
+                    }
+                    for each in node.order
+                ],
+                "evictions": [
+                    {
+                        "prefix": each.prefix,
+                        "revision": each.revision,
+                        "size_bytes": each.size_bytes,
+                    }
+                    for each in node.evictions
+                ],
                 "notes": list(node.notes),
             }
             for node in nodes
@@ -131,6 +149,9 @@ def _change_as_json(change: Change) -> Json:
         "fetch": change.fetch,
         **figures_of(change.needs),
         "download_bytes": change.download_bytes,
+        "cached_bytes": change.cached_bytes,
+        "downtime_seconds": change.downtime_seconds,
+        "held": change.held,
         "fields": [{"path": each.path, "old": each.old, "new": each.new} for each in change.fields],
     }
 

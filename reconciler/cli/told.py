@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import MISSING, asdict, fields
 
-from reconciler.cli.changes import Change, Running, Verb
+from reconciler.cli.changes import Running
 from reconciler.cli.client import Json
 from reconciler.cli.estimate import Fields
 from reconciler.errors import Rejected
 from reconciler.masking import masked_values
+from reconciler.plan.changes import Change, Verb
 from reconciler.plan.desired import DesiredModel, ModelSpec
 from reconciler.plan.ids import FilesDigest, GpuUuid, ModelName, SpecHash
 from reconciler.plan.memory import HOST, Need, Needs, Pool

@@ -4,12 +4,13 @@ from dataclasses import asdict
 
 import pytest
 
-from reconciler.cli.changes import Change, FieldChange, NodeChanges, Running, Verb, changes
+from reconciler.cli.changes import Running, changes
 from reconciler.cli.told import fields_of, running_of
 from reconciler.errors import Rejected
 from reconciler.manifest.inspection import inspect
 from reconciler.manifest.resolve import FileInput
 from reconciler.manifest.select import select
+from reconciler.plan.changes import Change, FieldChange, NodeChanges, Verb
 from reconciler.plan.desired import Desired
 from reconciler.plan.memory import HOST
 from tests.manifest.texts import manifest, model

@@ -2,8 +2,8 @@
 
 import pytest
 
-from reconciler.cli.changes import Verb
 from reconciler.cli.told import is_suspended, planned_by
+from reconciler.plan.changes import Verb
 
 COMING = {"spec_hash": "1:02", "state": "pending", "reason": "held back: spec changed"}
 REFUSED = {"spec_hash": "1:02", "state": "blocked", "reason": "bad flag"}

@@ -1,15 +1,14 @@
-"""How full one GPU is, and would be once a plan has come true, as a value (PURE)."""
+"""How full one memory is, and would be once a plan has come true, as a value."""
 
 from dataclasses import dataclass
 
-from reconciler.cli.client import Json
-from reconciler.plan.memory import Pool
+from reconciler.plan.memory import HOST, Pool
 from reconciler.plan.wording import amount
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Balance:
-    """Of one GPU, in bytes. `complete`: no part of what comes is unknown."""
+    """Of one GPU, or of the host, in bytes. `complete`: no part of what comes is unknown."""
 
     gpu: Pool
     index: int | None
@@ -24,6 +23,8 @@ class Balance:
 
     @property
     def name(self) -> str:
+        if self.gpu == HOST:
+            return "memory"
         return f"GPU {self.index} ({self.gpu})" if self.index is not None else str(self.gpu)
 
     def __str__(self) -> str:
@@ -36,7 +37,7 @@ class Balance:
         )
 
     @property
-    def figures(self) -> Json:
+    def figures(self) -> dict[str, str | int | bool | None]:
         return {
             "gpu": self.gpu,
             "index": self.index,
