@@ -78,6 +78,9 @@ def test_json_is_versioned_and_names_every_model(folder: Path) -> None:
         "memory": None,
         "memory_on_gpus": {},
         "download_bytes": None,
+        "cached_bytes": None,
+        "downtime_seconds": None,
+        "held": None,
         "fields": [],
     }
 
