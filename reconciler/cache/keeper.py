@@ -4,7 +4,7 @@ import errno
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +13,7 @@ import structlog
 from reconciler.cache.amounts import human
 from reconciler.cache.budget import Budget
 from reconciler.cache.evict import remove_all_aside
+from reconciler.cache.foresight import Arrival
 from reconciler.cache.layout import Layout
 from reconciler.cache.mend import Tell, check, mend
 from reconciler.cache.news import FileRotten, News
@@ -21,7 +22,9 @@ from reconciler.cache.pins import Holding, Pins
 from reconciler.cache.room import Room
 from reconciler.cache.stamps import Stamp, stamp_unseen
 from reconciler.cache.usage import Usage
+from reconciler.errors import Transient
 from reconciler.file_lock import held
+from reconciler.plan.evictions import Evictions
 
 _log = structlog.get_logger(__name__)
 
@@ -54,6 +57,16 @@ class Keeper:
         self.room.look_at_disk()
         remove_all_aside(self._layout)
         stamp_unseen(self._layout)
+
+    def foresee(self, arrivals: Sequence[Arrival], own: Pins) -> Evictions:
+        """What these downloads would evict, if this agent needed `own`, and which find no room.
+        Blocking; evicts nothing. Raises Transient."""
+        try:
+            return self.room.foresee(arrivals, own)
+        except OSError as exc:
+            raise Transient(
+                f"cannot tell what would be evicted from {self._layout.models}: {exc.strerror}"
+            ) from exc
 
     def look_again(self) -> None:
         """A command may have made the cache smaller."""

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 
 from reconciler.cache.amounts import human
 from reconciler.cache.budget import Budget, headroom_bytes
+from reconciler.cache.demand import Demand, refusal
 from reconciler.cache.eviction import Freed, choose_evictions
-from reconciler.cache.inventory import StoredRevision
+from reconciler.cache.foresight import Arrival, Shelf, foresee
+from reconciler.cache.inventory import inventory
 from reconciler.cache.layout import Layout
 from reconciler.cache.news import News
 from reconciler.cache.partial import remove_others
@@ -17,35 +19,10 @@ from reconciler.cache.pin_board import PinBoard
 from reconciler.cache.pins import Holding, Pins
 from reconciler.cache.reservations import Reservation, Reservations
 from reconciler.cache.store import StoredObject
-from reconciler.cache.sweep import Order, Swept, sweep
+from reconciler.cache.sweep import Order, sweep
 from reconciler.cache.usage import Usage
 from reconciler.errors import NoRoom
-
-_TOLD_MODELS = 5
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Demand:
-    """Bytes that a download and others still write, and what there is for them.
-
-    `promised`: to others of this agent; `elsewhere`: by other agents that live. `budget` None:
-    there is none. `used`: by the cache. `headroom`: what must stay free.
-    """
-
-    needed: int
-    promised: int
-    elsewhere: Sequence[tuple[Reservation, int]]
-    free: int
-    headroom: int
-    used: int
-    budget: int | None
-
-    @property
-    def missing(self) -> Freed:
-        """What has to go first."""
-        wanted = self.needed + self.promised + sum(size for _, size in self.elsewhere)
-        over = 0 if self.budget is None else max(0, self.used + wanted - self.budget)
-        return Freed(cache=over, disk=max(0, wanted + self.headroom - self.free))
+from reconciler.plan.evictions import Evictions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,9 +119,9 @@ class Room:
         promised = (*self._promises, *self._reservations.of_others(), promise)
         items = [item for each in promised for item in each.items]
         remove_others(self._layout.partials, items)
-        refusal = self._evict(coming, promise)
-        if refusal is not None:
-            raise refusal
+        no_room = self._evict(coming, promise)
+        if no_room is not None:
+            raise no_room
 
     def _evict(self, coming: Coming, promise: Reservation) -> NoRoom | None:
         """Why that cannot be enough; nothing went then."""
@@ -166,16 +143,49 @@ class Room:
         )
         self._usage.measure()
         if not swept.choice.enough:
-            refusal = self._refusal(model.prefix, demand, swept)
-            return NoRoom(refusal, enough_from=swept.enough_from)
+            said = refusal(
+                model.prefix,
+                self._layout.models,
+                demand,
+                can_go=swept.choice.freed,
+                revisions=swept.revisions,
+                pins=swept.pins,
+            )
+            return NoRoom(said, enough_from=swept.enough_from)
         for told in swept.evicted:
             self._tell(told)
         return None
 
-    def _demand(self, promise: Reservation) -> Demand:
+    def foresee(self, arrivals: Sequence[Arrival], own: Pins) -> Evictions:
+        """What these downloads would evict, if the owner needed `own`. Blocking; evicts nothing.
+
+        What is under way already of the same prefixes counts once. Raises OSError.
+        """
+        coming = {each.prefix for each in arrivals}
+        with self._making, self._reservations.deciding(lambda: False):
+            besides = [each for each in self._promises if each.prefix not in coming]
+            demand = self._demand(None, besides)
+            kept = (*self._promises, *self._reservations.of_others())
+            items = [item for each in kept for item in each.items]
+            cut_off = remove_others(self._layout.partials, items, dry=True)
+        _, others = self._board.parted_pins()
+        shelf = Shelf(
+            revisions=inventory(self._layout),
+            pins=own | others,
+            uses=self._board.last_uses(),
+            demand=demand,
+            cut_off=sum(each.size_bytes for each in cut_off),
+            folder=str(self._layout.models),
+        )
+        return foresee(shelf, arrivals)
+
+    def _demand(
+        self, promise: Reservation | None, promises: Sequence[Reservation] | None = None
+    ) -> Demand:
         """What gets its place on the disk meanwhile counts twice rather than not at all."""
-        needed = promise.unwritten(self._layout)
-        promised = sum(each.unwritten(self._layout) for each in self._promises)
+        needed = promise.unwritten(self._layout) if promise is not None else 0
+        made = self._promises if promises is None else promises
+        promised = sum(each.unwritten(self._layout) for each in made)
         others = self._reservations.of_others()
         elsewhere = [(each, each.unwritten(self._layout)) for each in others]
         if self._budget is not None:
@@ -185,46 +195,11 @@ class Room:
         return Demand(
             needed=needed,
             promised=promised,
-            elsewhere=[(each, size) for each, size in elsewhere if size],
+            elsewhere=[
+                (f"{each.prefix} {each.owner.where}", size) for each, size in elsewhere if size
+            ],
             free=disk.free,
             headroom=headroom_bytes(disk.total),
             used=self._usage.bytes,
             budget=self.budget_bytes,
         )
-
-    def _refusal(self, prefix: str, demand: Demand, swept: Swept) -> str:
-        """The numbers, and who holds what."""
-        said = [
-            f"cannot fetch {prefix}: {human(demand.needed)} are needed and {human(demand.free)} "
-            f"are free in {self._layout.models}, of which {human(demand.headroom)} stay free"
-        ]
-        if demand.promised:
-            said.append(f"downloads under way still need {human(demand.promised)}")
-        if demand.elsewhere:
-            said.append(f"other agents' downloads still need {_told(demand.elsewhere)}")
-        if demand.budget is not None:
-            said.append(f"the cache has {human(demand.used)} of its {human(demand.budget)}")
-        can_go = max(swept.choice.freed.cache, swept.choice.freed.disk)
-        said.append(f"{human(can_go)} can be evicted" if can_go else "nothing can be evicted")
-        if by := pinned_by(swept.revisions, swept.pins):
-            most = sorted(by.items(), key=lambda each: (-each[1], each[0]))
-            told = [f"{model} ({human(size)})" for model, size in most[:_TOLD_MODELS]]
-            more = [f"and {len(most) - _TOLD_MODELS} more"] if len(most) > _TOLD_MODELS else []
-            said.append(f"pinned by {', '.join([*told, *more])}")
-        return "; ".join(said)
-
-
-def _told(reserved: Sequence[tuple[Reservation, int]]) -> str:
-    return ", ".join(
-        f"{human(size)} for {each.prefix} {each.owner.where}" for each, size in reserved
-    )
-
-
-def pinned_by(revisions: Sequence[StoredRevision], pins: Pins) -> dict[str, int]:
-    """Bytes that each model needs; those of files that several need count for each."""
-    found: dict[str, int] = {}
-    for item in revisions:
-        for file in item.files:
-            for model in pins.models(item.prefix, item.digest, file.path):
-                found[model] = found.get(model, 0) + file.size_bytes
-    return found

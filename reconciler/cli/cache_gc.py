@@ -6,11 +6,11 @@ from typing import Annotated
 import typer
 
 from reconciler.cache.amounts import human
+from reconciler.cache.demand import pinned_by
 from reconciler.cache.eviction import Choice, Freed, Stock, all_evictions, choose_evictions
 from reconciler.cache.partial import CutOff, remove_others
 from reconciler.cache.pins import Pins
 from reconciler.cache.record import RecordedObject, load_record
-from reconciler.cache.room import pinned_by
 from reconciler.cache.sweep import Order, Swept, sweep
 from reconciler.cache.usage import Usage
 from reconciler.cli.cache_place import ModelsDir, Place, opened, rfc3339

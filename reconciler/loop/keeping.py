@@ -3,6 +3,8 @@
 import time
 from collections.abc import Mapping
 
+from reconciler.cache.address import HubAddress, parse_source
+from reconciler.cache.foresight import Arrival
 from reconciler.cache.model_cache import ModelCache
 from reconciler.cache.news import News
 from reconciler.cache.pin_board import ALIVE_SECONDS
@@ -10,6 +12,7 @@ from reconciler.cache.pins import Holding, Pins, pins_of
 from reconciler.loop.observation import Looks, Seen
 from reconciler.loop.removed_files import Families, RemovedFiles
 from reconciler.plan.desired import DesiredModel, ModelSpec
+from reconciler.plan.evictions import Evictions
 from reconciler.plan.ids import FilesDigest, ModelName
 
 _LOOK_SECONDS = 60.0
@@ -50,7 +53,20 @@ class Keeping:
         self._said_at = time.monotonic()
         self._cache.keeper.outdated = False  # what is found from here on is said
         self._cache.keeper.look_again()
-        return self._cache.keeper.pin(self._pins(looks))
+        pins = self._pins(looks, self._running, self._later)
+        return self._cache.keeper.pin(pins)
+
+    def foresee(self, looks: Looks, seen: Seen, later: Specs) -> Evictions:
+        """What the downloads of these models would evict, in the order of `looks`, and which find
+        no room. For a thread. Raises Transient.
+
+        `looks`: at what may be wanted some day, as `pin` takes them. A model that has none is gone
+        by then, so that its files may go, too.
+        """
+        stay = looks.keys() | later.keys()
+        running = frozenset(each for each in _running(seen) if each[0] in stay)
+        own = self._pins(looks, running, later)
+        return self._cache.keeper.foresee(_arrivals(looks), own)
 
     def look(self, seen: Seen, families: Families) -> Seen:
         """`seen`, with the processes that read files which have gone. For a thread."""
@@ -62,22 +78,34 @@ class Keeping:
     def over_budget(self) -> str | None:
         return self._cache.keeper.over_budget()
 
-    def _pins(self, looks: Looks) -> Pins:
+    def _pins(self, looks: Looks, running: _Running, later: Specs) -> Pins:
         wanted = [
             (name, self._cache.needed(spec))
             for name, look in looks.items()
             for spec in _kept_of(look.desired)
         ]
         wanted += [
-            (name, self._cache.needed(spec))
-            for name, specs in self._later.items()
-            for spec in specs
+            (name, self._cache.needed(spec)) for name, specs in later.items() for spec in specs
         ]
-        return pins_of([*wanted, *((name, self._held(digest)) for name, digest in self._running)])
+        return pins_of([*wanted, *((name, self._held(digest)) for name, digest in running)])
 
     def _held(self, digest: FilesDigest) -> tuple[Holding, ...]:
         holding = self._cache.holding_of(digest)
         return () if holding is None else (holding,)
+
+
+def _arrivals(looks: Looks) -> list[Arrival]:
+    """What the hub offers of models whose files are not here; what two have in common once."""
+    coming: dict[object, Arrival] = {}
+    for look in looks.values():
+        spec, size_bytes = look.desired.spec, look.offered.size_bytes
+        if look.files is not None or size_bytes is None or not look.desired.enabled:
+            continue
+        address = parse_source(spec.source, spec.file, spec.format)
+        if isinstance(address, HubAddress):
+            arrival = Arrival(prefix=address.prefix, size_bytes=size_bytes)
+            coming.setdefault((address, spec.digest), arrival)
+    return list(coming.values())
 
 
 def _kept_of(model: DesiredModel) -> tuple[ModelSpec, ...]:

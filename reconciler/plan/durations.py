@@ -1,0 +1,111 @@
+"""How long things have taken on this node, and how long they may take again (PURE).
+
+What is told of a load is the median of those of the very files on the very backend. What another
+model, another size or another engine took says nothing of it, and is not scaled.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from reconciler.plan.desired import ModelSpec
+from reconciler.plan.ids import SpecHash
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadTime:
+    """A load that succeeded: from the start of its process to its first real answer.
+
+    `backend`: the id that it ran on. `source` and `file`: as the spec has them. `after_fetch`: its
+    files had just come from the hub. `waited_seconds`: from the end of the process before, whose
+    place it took, to its own start; 0.0: it took none.
+    """
+
+    backend: str
+    source: str
+    file: str | None
+    spec_hash: SpecHash
+    seconds: float
+    after_fetch: bool = False
+    waited_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopTime:
+    """A stop that succeeded. `drain_seconds`: until its requests had ended, or were not waited for
+    any longer; `seconds`: from then on, until nobody of it was left."""
+
+    drain_seconds: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Durations:
+    """Of one model, the newest last."""
+
+    loads: tuple[LoadTime, ...] = ()
+    stops: tuple[StopTime, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """`seconds` None: not known. `why`: where that is from, as a clause."""
+
+    seconds: float | None
+    why: str
+
+
+def expected_load(
+    past: Durations,
+    *,
+    backend: str | None,
+    spec: ModelSpec,
+    spec_hash: SpecHash,
+    after_fetch: bool = False,
+) -> Expected:
+    """Of what is most like it: the same spec before another of the same files, and then the same
+    state of the files. `backend`: the id that it would run on; None: not known."""
+    return _of_loads(
+        [
+            each
+            for each in past.loads
+            if (each.source, each.file) == (spec.source, spec.file)
+            and backend in (None, each.backend)
+        ],
+        backend=backend,
+        spec_hash=spec_hash,
+        after_fetch=after_fetch,
+    )
+
+
+def expected_stop(past: Durations) -> Expected:
+    """From the moment when it gets no new work until nobody of it is left."""
+    if not past.stops:
+        return Expected(seconds=None, why="it was never stopped here")
+    seconds = median(each.drain_seconds + each.seconds for each in past.stops)
+    return Expected(seconds=seconds, why=f"{_count(len(past.stops), 'stop')} here")
+
+
+def expected_wait(past: Durations) -> float:
+    """From the end of the process before, whose place it takes, to its start: until its memory is
+    free."""
+    waits = [each.waited_seconds for each in past.loads if each.waited_seconds > 0.0]
+    return median(waits) if waits else 0.0
+
+
+def _of_loads(
+    alike: Sequence[LoadTime], *, backend: str | None, spec_hash: SpecHash, after_fetch: bool
+) -> Expected:
+    if not alike:
+        on = f" on {backend}" if backend is not None else ""
+        return Expected(seconds=None, why=f"never loaded here{on}")
+    same = [each for each in alike if each.spec_hash == spec_hash]
+    what = "" if same else " with another spec"
+    chosen = same or alike
+    chosen = [each for each in chosen if each.after_fetch == after_fetch] or chosen
+    seconds = median(each.seconds for each in chosen)
+    return Expected(seconds=seconds, why=f"{_count(len(chosen), 'load')} here{what}")
+
+
+def _count(number: int, what: str) -> str:
+    return f"the last {what}" if number == 1 else f"the median of {number} {what}s"
