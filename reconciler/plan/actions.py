@@ -144,3 +144,5 @@ class Plan:
     notes: tuple[str, ...] = field(default=())
     """Waits that concern the node as a whole, for the status."""
     staying: frozenset[tuple[ModelName, Instance]] = frozenset()
+    held: tuple[Action, ...] = ()
+    """What would be begun, and a rail holds back (`rails`): not one of `actions`."""

@@ -6,6 +6,9 @@ from enum import StrEnum
 
 from reconciler.plan.checks import Check
 from reconciler.plan.ids import GpuUuid, ModelName, NodeName, Place, SpecHash
+from reconciler.plan.maintenance import Window
+from reconciler.plan.stop_limit import StopLimit
+from reconciler.plan.suspension import Suspension
 
 _Scalar = str | int | float | bool | None
 JsonValue = _Scalar | list["JsonValue"] | dict[str, "JsonValue"]
@@ -152,6 +155,25 @@ class Elsewhere:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingRevision:
+    """A revision that is not in force before somebody confirms it, as it would stop so many of
+    those that run. `stops`: sorted by name."""
+
+    revision: str
+    stops: tuple[ModelName, ...]
+    running: int
+    limit: StopLimit
+
+    @property
+    def reason(self) -> str:
+        names = ", ".join(self.stops)
+        return (
+            f"revision {self.revision} waits for confirmation: it would stop {len(self.stops)} of "
+            f"{self.running} running models ({names}), and the stop limit is {self.limit}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Desired:
     """All of one node's desired state. `models` are sorted by name, names are unique."""
 
@@ -161,3 +183,22 @@ class Desired:
     elsewhere: tuple[Elsewhere, ...] = ()
     suspend: bool = False
     """Observe and report; no start, no stop, no restart after a crash."""
+    suspensions: tuple[Suspension, ...] = ()
+    """Who says so, of the whole node and of single models, of which the same holds then."""
+    stop_limit: StopLimit | None = None
+    """As it is written; None: it is not."""
+    windows: tuple[Window, ...] = ()
+    """When what serves may be stopped; none: at any time."""
+    confirms: frozenset[str] = frozenset()
+    """The waiting revisions that this one names as meant (`confirm_stop`)."""
+    waiting: WaitingRevision | None = None
+    """The newer one that is not in force yet."""
+
+    @property
+    def suspended_models(self) -> Mapping[ModelName, Suspension]:
+        return {each.model: each for each in self.suspensions if each.model is not None}
+
+    @property
+    def node_suspension(self) -> Suspension | None:
+        """Of the whole node, the first that says so."""
+        return next((each for each in self.suspensions if each.model is None), None)

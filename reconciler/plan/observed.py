@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from reconciler.plan.desired import Format
 from reconciler.plan.ids import FilesDigest, GpuUuid, Instance, ModelName, Nonce, SpecHash
+from reconciler.plan.maintenance import Maintenance
 from reconciler.plan.memory import Needs, Pool, Room
 
 CRASHES_OF_A_LOOP = 3
@@ -256,7 +257,8 @@ class Observed:
     `processes_read`: the first complete look at the processes is done (R3). `engines_known`: the
     engines were asked what they are. `engines_failure`: why they could not be, as a clause.
     `max_parallel_loads`: how many backends may load at a time. `rooms`: the memories that models
-    run in; of one that is not there nobody knows, and nothing is refused for it.
+    run in; of one that is not there nobody knows, and nothing is refused for it. `maintenance`:
+    of its windows; None: there are none, and what serves may be stopped at any time.
     """
 
     processes_read: bool
@@ -266,3 +268,4 @@ class Observed:
     leftovers: tuple[Leftover, ...] = ()
     max_parallel_loads: int = 2
     rooms: Mapping[Pool, Room] = field(default_factory=dict)
+    maintenance: Maintenance | None = None

@@ -3,7 +3,7 @@
 cases ─▶ a step for each model alone ─▶ room: load slots, devices ─▶ actions in order, outlook
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from reconciler.plan.actions import (
@@ -21,6 +21,7 @@ from reconciler.plan.desired import Desired
 from reconciler.plan.ids import ModelName
 from reconciler.plan.observed import Observed
 from reconciler.plan.outlook import outlook
+from reconciler.plan.rails import held_actions, notes_of, railed, told_of
 from reconciler.plan.room import grant, rank
 from reconciler.plan.step import Step, next_step
 
@@ -44,14 +45,17 @@ def plan(desired: Desired | None, observed: Observed, now: float) -> Plan:
     if desired is None or unread:
         return Plan(notes=unread)
     listed = cases(desired, observed)
-    steps = {case.name: next_step(case, now) for case in listed}
+    steps = {
+        case.name: railed(case, next_step(case, now), desired, observed.maintenance)
+        for case in listed
+    }
     if desired.suspend:
-        steps = {name: _held(step, "held back") for name, step in steps.items()}
+        pass
     elif not observed.engines_known:
         why = _UNTIL_ENGINES_ARE_KNOWN
         if observed.engines_failure is not None:
             why = f"{why}, which cannot be looked for ({observed.engines_failure})"
-        steps = {name: _held(step, why) for name, step in steps.items()}
+        steps = {name: _unknown(step, why) for name, step in steps.items()}
     else:
         steps = grant(
             listed,
@@ -60,11 +64,13 @@ def plan(desired: Desired | None, observed: Observed, now: float) -> Plan:
             max_parallel_loads=observed.max_parallel_loads,
             rooms=observed.rooms,
         )
-    seen = [shown for case in listed if (shown := outlook(case, steps[case.name])) is not None]
-    if desired.suspend:
-        seen = [replace(shown, reason=f"suspended: {shown.reason}") for shown in seen]
+    seen = [
+        told_of(desired, shown)
+        for case in listed
+        if (shown := outlook(case, steps[case.name])) is not None
+    ]
     return Plan(
-        actions=_in_order(listed, steps),
+        actions=_in_order(listed, {name: step.action for name, step in steps.items()}),
         outlook=tuple(seen),
         next_at=_next_at(steps.values()),
         staying=frozenset(
@@ -72,7 +78,8 @@ def plan(desired: Desired | None, observed: Observed, now: float) -> Plan:
             for case in listed
             if steps[case.name].stays and case.instance is not None
         ),
-        notes=_notes(desired, observed),
+        notes=(*notes_of(desired), *_notes(observed)),
+        held=_in_order(listed, held_actions(listed, steps, desired)),
     )
 
 
@@ -86,18 +93,20 @@ def _unread(desired: Desired | None, observed: Observed) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _held(step: Step, why: str) -> Step:
-    """Observe and report: no action, and no time at which there would be one."""
+def _unknown(step: Step, why: str) -> Step:
+    """No action, and no time at which there would be one."""
     if step.action is None:
         return replace(step, retry=None, deadline=None)
     return step.waiting(f"{why}: {step.action.reason}")
 
 
-def _in_order(listed: Iterable[Case], steps: dict[ModelName, Step]) -> tuple[Action, ...]:
+def _in_order(
+    listed: Iterable[Case], chosen: Mapping[ModelName, Action | None]
+) -> tuple[Action, ...]:
     actions = [
         (_ORDER[type(action)], rank(case), action)
         for case in listed
-        if (action := steps[case.name].action) is not None
+        if (action := chosen[case.name]) is not None
     ]
     return tuple(action for _, _, action in sorted(actions, key=lambda each: each[:2]))
 
@@ -110,10 +119,8 @@ def _next_at(steps: Iterable[Step]) -> float | None:
     return min(times, default=None)
 
 
-def _notes(desired: Desired, observed: Observed) -> tuple[str, ...]:
+def _notes(observed: Observed) -> tuple[str, ...]:
     notes = []
-    if desired.suspend:
-        notes.append("suspended: nothing is started or stopped, nor restarted after a crash")
     if not observed.engines_known:
         failure = observed.engines_failure
         why = (

@@ -101,6 +101,8 @@ def _in_their_own_way(
 
 def _within_memory(case: Case, step: Step, ledger: Ledger) -> Step:
     """The step, or what is done instead without memory for it."""
+    if step.action is None:  # a rail holds it back
+        return step
     lack = ledger.lack(case, beside=step.surges)
     if lack is None:
         return step

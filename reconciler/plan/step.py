@@ -52,7 +52,8 @@ class Step:
     `needs_room`: the action loads a model, or makes way for that: it is granted only together with
     a load slot and the devices. `surges`: it loads it beside the process that serves; where there
     is no room for both, `instead` is done. `stays`: it needs other devices for that than the spare
-    ones: those that the process holds. `deadline`: when a load has taken too long.
+    ones: those that the process holds. `deadline`: when a load has taken too long, or a rail lets
+    go. `held`: the action that a rail holds back (`rails`).
     """
 
     state: State
@@ -64,6 +65,7 @@ class Step:
     stays: bool = False
     retry: Retry | None = None
     deadline: float | None = None
+    held: Action | None = None
 
     @property
     def explained(self) -> str:

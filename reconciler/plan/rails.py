@@ -1,0 +1,142 @@
+"""What keeps the planner from doing at once what would cost a service: who is suspended, how many
+models one revision may stop, and when what serves may be stopped.
+
+    a newer revision ─▶ excess? ─▶ it waits for a confirmation; the one before stays in force
+    a step ─▶ railed: suspended? disruptive, and no window open? ─▶ held, with who holds it
+
+A rail only ever holds back: with none of them the steps are as they were.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from reconciler.plan.actions import Action, Outlook, StopBackend
+from reconciler.plan.case import Case, is_stopping
+from reconciler.plan.desired import Desired, WaitingRevision
+from reconciler.plan.ids import ModelName
+from reconciler.plan.maintenance import Maintenance
+from reconciler.plan.observed import Observed, ObservedProcess
+from reconciler.plan.step import Step
+from reconciler.plan.stop_limit import DEFAULT_STOP_LIMIT, StopLimit
+
+
+def running_models(observed: Observed) -> frozenset[ModelName]:
+    """Those with a process that lives and is not being stopped, adopted ones too."""
+    return frozenset(
+        name
+        for name, seen in observed.models.items()
+        if any(not each.died and not is_stopping(seen, each) for each in seen.processes)
+    )
+
+
+def excess(
+    desired: Desired,
+    running: Collection[ModelName],
+    limit: StopLimit = DEFAULT_STOP_LIMIT,
+    before: Desired | None = None,
+) -> WaitingRevision | None:
+    """Why this manifest must be confirmed on a node where these models run; None: it need not.
+
+    A stop is a model that runs and is removed, disabled, or not for this node any more; a restart
+    is none. `limit`: the node's own, where the manifest writes none; one that the manifest
+    `before` has written does not grow by its being left out.
+    """
+    wanted = {model.name for model in desired.models if model.enabled}
+    stops = tuple(sorted(set(running) - wanted))
+    counts = desired.stop_limit
+    if counts is None:
+        counts = limit
+        if before is not None and before.stop_limit is not None:
+            counts = min(limit, before.stop_limit, key=lambda each: each.at_most(len(running)))
+    if counts.allows(len(stops), of=len(running)):
+        return None
+    return WaitingRevision(
+        revision=desired.revision, stops=stops, running=len(running), limit=counts
+    )
+
+
+def railed(case: Case, step: Step, desired: Desired, maintenance: Maintenance | None) -> Step:
+    """The same step, unless this model is suspended, or what serves would be stopped while no
+    maintenance window is open (`maintenance` None: there are none)."""
+    if desired.suspend or case.name in desired.suspended_models:
+        return held_back(step, "held back")
+    if maintenance is None or maintenance.is_open:
+        return step
+    why = f"waits for the maintenance window that opens {maintenance.opens}"
+    if step.instead is not None and _disrupts(case, step.instead.action):
+        step = replace(step, instead=_until(step.instead, why, maintenance))
+    return _until(step, why, maintenance) if _disrupts(case, step.action) else step
+
+
+def held_back(step: Step, why: str) -> Step:
+    """Observe and report: no action, and no time at which there would be one."""
+    if step.action is None:
+        return replace(step, retry=None, deadline=None)
+    return replace(step.waiting(f"{why}: {step.action.reason}"), held=step.action)
+
+
+def held_actions(
+    listed: Iterable[Case], steps: Mapping[ModelName, Step], desired: Desired
+) -> Mapping[ModelName, Action | None]:
+    """What is held back of each model: of its step, or the stop that a waiting revision is for."""
+    return {case.name: steps[case.name].held or _awaited_stop(case, desired) for case in listed}
+
+
+def _awaited_stop(case: Case, desired: Desired) -> StopBackend | None:
+    waiting, process = desired.waiting, case.process
+    if waiting is None or case.name not in waiting.stops or process is None or case.stopping:
+        return None
+    return StopBackend(
+        model=case.name,
+        nonce=process.nonce,
+        pid=process.pid,
+        drain=not process.loads,
+        reason=waiting.reason,
+        cause=waiting.reason,
+    )
+
+
+def told_of(desired: Desired, shown: Outlook) -> Outlook:
+    """With who holds this model back."""
+    by = desired.suspended_models.get(shown.model) or desired.node_suspension
+    if by is not None or desired.suspend:
+        who = f" {by.who}" if by is not None else ""
+        shown = replace(shown, reason=f"suspended{who}: {shown.reason}")
+    waiting = desired.waiting
+    if waiting is not None and shown.model in waiting.stops:
+        why = f"revision {waiting.revision}, which waits for confirmation, would stop it"
+        shown = replace(shown, reason=f"{shown.reason}; {why}")
+    return shown
+
+
+def notes_of(desired: Desired) -> Iterator[str]:
+    """What holds up the node as a whole."""
+    if desired.suspend:
+        by = desired.node_suspension
+        who = f" {by.said}" if by is not None else ""
+        yield f"suspended{who}: nothing is started or stopped, nor restarted after a crash"
+    if desired.waiting is not None:
+        yield desired.waiting.reason
+
+
+def _until(step: Step, why: str, maintenance: Maintenance) -> Step:
+    return replace(held_back(step, why), deadline=maintenance.changes_at)
+
+
+def _disrupts(case: Case, action: Action | None) -> bool:
+    """Whether clients lose what serves them: not by the end of what hangs or loads, nor of what
+    another process of the model serves beside."""
+    if not isinstance(action, StopBackend) or action.failure is not None:
+        return False
+    serving = [each for each in case.processes if _serves(case, each)]
+    return [each.nonce for each in serving] == [action.nonce]
+
+
+def _serves(case: Case, process: ObservedProcess) -> bool:
+    """Or did so under an agent before this one, which is asked for just now."""
+    return (
+        not process.loads
+        and process.is_sound
+        and process.misplaced is None
+        and not is_stopping(case.seen, process)
+    )
