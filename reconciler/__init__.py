@@ -4,6 +4,16 @@ One agent a node reads a manifest, compares it with what runs, and closes the ga
 Imports between the parts go down only; `pyproject.toml` holds the contract that CI checks.
 """
 
-from importlib.metadata import version
+from typing import TYPE_CHECKING
 
-__version__ = version("xgen-model")
+if TYPE_CHECKING:
+    __version__: str
+else:
+
+    def __getattr__(name: str) -> str:
+        """`__version__` when somebody asks: to look it up takes a tenth of a short command."""
+        if name != "__version__":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib.metadata import version
+
+        return version("xgen-model")

@@ -9,9 +9,9 @@ import typer
 from rich.text import Text
 
 from reconciler.cli.output import console, show
+from reconciler.cli.problem_view import problem_words
 from reconciler.errors import Rejected
 from reconciler.manifest.inspection import Inspection, inspect
-from reconciler.manifest.problem import Problem
 from reconciler.manifest.resolve import FileInput
 from reconciler.manifest.union import Manifest
 from reconciler.source.git_access import GitAccess
@@ -27,7 +27,7 @@ def read_manifest(place: str, access: GitAccess) -> Manifest:
     inspection = look_at(place, access)
     err = console(sys.stderr)
     for problem in inspection.problems:
-        show(err, problem_line(problem))
+        show(err, Text.assemble(*problem_words(problem)))
     if inspection.manifest is None:
         errors = sum(problem.is_error for problem in inspection.problems)
         raise Rejected(
@@ -68,16 +68,3 @@ def _shown(place: str, name: str) -> str:
         path = shown_name(parse_address(place).path)
         return name if path in ("", name) else f"{path}/{name}"
     return str(Path(place) / name) if os.path.isdir(place) else name
-
-
-def problem_line(problem: Problem) -> Text:
-    """`file:line:column: path: message`."""
-    line = Text()
-    if problem.place is not None:
-        line.append(f"{problem.place}: ", style="bold")
-    if problem.path:
-        line.append(f"{problem.path}: ")
-    if not problem.is_error:
-        line.append("warning: ", style="yellow")
-    line.append(problem.message, style="red" if problem.is_error else "")
-    return line

@@ -12,7 +12,6 @@ from typing import Annotated
 
 import typer
 
-from reconciler import __version__
 from reconciler.cli.bare_imports import import_structlog
 from reconciler.cli.exits import ExitCode, UsageError
 from reconciler.cli.stdout import WatchedStdout
@@ -45,6 +44,8 @@ _EPILOG = (
 
 def _print_version(value: bool) -> None:
     if value:
+        from reconciler import __version__
+
         typer.echo(f"xgen-model {__version__}")
         raise typer.Exit
 

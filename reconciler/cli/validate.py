@@ -2,26 +2,33 @@
 
 import json
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.text import Text
 
-from reconciler.cli.candidate import problem_line
 from reconciler.cli.exits import ExitCode
+from reconciler.cli.problem_view import (
+    Words,
+    as_annotation,
+    as_code_quality,
+    as_json,
+    problem_words,
+)
 from reconciler.errors import XgenError
 from reconciler.manifest.inspection import Inspection, inspect
 from reconciler.manifest.parse import MAX_BYTES
 from reconciler.manifest.problem import Problem
 from reconciler.manifest.resolve import FileInput
-from reconciler.manifest.select import select
-from reconciler.plan.desired import Desired
 from reconciler.source.git_address import is_address
 from reconciler.source.names import shown_name
+
+if TYPE_CHECKING:
+    from reconciler.plan.desired import Desired
 
 SUFFIXES = frozenset({".yaml", ".yml", ".json"})
 
@@ -30,6 +37,7 @@ class Output(StrEnum):
     TEXT = "text"
     JSON = "json"
     GITHUB = "github"
+    GITLAB = "gitlab"
 
 
 def validate(
@@ -45,7 +53,11 @@ def validate(
         typer.Option(metavar="NAME", help="Also say what the node of this name would run."),
     ] = None,
     output: Annotated[
-        Output, typer.Option(help="For people, as JSON, or as annotations of a GitHub workflow.")
+        Output,
+        typer.Option(
+            help="For people, as JSON, as annotations of a GitHub workflow, or as GitLab's report "
+            "of code quality."
+        ),
     ] = Output.TEXT,
 ) -> None:
     """Check manifests as one set, and print every problem with its place.
@@ -67,16 +79,22 @@ def validate(
     inspection = inspect(files)
     desired = None
     if node is not None and inspection.manifest is not None:
+        from reconciler.manifest.select import select  # a tenth of the start of what lacks it
+
         desired = select(inspection.manifest, node=node, revision="")
     match output:
         case Output.TEXT:
-            _print_text(inspection, desired, len(files))
+            _print_words(_text(inspection, desired, len(files)))
         case Output.JSON:
             typer.echo(json.dumps(_as_json(inspection, desired, len(files)), indent=2))
         case Output.GITHUB:
-            for problem in inspection.problems:
-                typer.echo(_annotation(problem))
+            for problem in _from_the_root(inspection.problems, os.environ.get("GITHUB_WORKSPACE")):
+                typer.echo(as_annotation(problem))
             typer.echo(_summary(inspection, len(files)))
+        case Output.GITLAB:
+            problems = _from_the_root(inspection.problems, os.environ.get("CI_PROJECT_DIR"))
+            report = as_code_quality(problems, fallback=places[0])
+            typer.echo(json.dumps(report, indent=2, ensure_ascii=False))
     raise typer.Exit(0 if inspection.manifest is not None else 1)
 
 
@@ -112,39 +130,59 @@ def _read(file: Path) -> FileInput:
         return FileInput(name=name, error=exc.strerror or str(exc))
 
 
-def _print_text(inspection: Inspection, desired: Desired | None, files: int) -> None:
-    console = Console(highlight=False, soft_wrap=True)
-    for problem in inspection.problems:
-        console.print(problem_line(problem))
+def _from_the_root(problems: Iterable[Problem], root: str | None) -> Iterator[Problem]:
+    """Files as a forge knows them: from the root of the repository. None: we are there."""
+    top = os.path.realpath(root or os.curdir)
+    for problem in problems:
+        place = problem.place
+        if place is not None:
+            path = os.path.relpath(os.path.abspath(place.file), top)
+            if path.partition(os.sep)[0] != os.pardir:
+                problem = replace(problem, place=replace(place, file=path))
+        yield problem
+
+
+def _print_words(lines: Iterable[Words]) -> None:
+    """What paints them is loaded for a terminal alone: it takes as long as a whole manifest."""
+    if not sys.stdout.isatty():
+        for line in lines:
+            typer.echo("".join(text for text, _ in line))
+        return
+    from rich.text import Text
+
+    from reconciler.cli.output import console
+
+    out = console()
+    for line in lines:
+        out.print(Text.assemble(*line), soft_wrap=True)
+
+
+def _text(inspection: Inspection, desired: "Desired | None", files: int) -> Iterator[Words]:
+    yield from map(problem_words, inspection.problems)
     for skip in inspection.skipped:
-        text = f"{skip.place}: skipped: {skip.api_version} {skip.kind} is not ours"
-        console.print(Text(text, style="dim"))
+        yield ((f"{skip.place}: skipped: {skip.api_version} {skip.kind} is not ours", "dim"),)
     if desired is not None:
-        _print_node(console, desired)
+        yield from _of_node(desired)
     if engines := _engines(inspection):
         said = "engines, which only the agents of the nodes know (run --engine): "
-        console.print(Text(f"{said}{', '.join(engines)}", style="dim"))
+        yield ((f"{said}{', '.join(engines)}", "dim"),)
     style = "red" if inspection.manifest is None else "green"
-    console.print(Text(_summary(inspection, files), style=style))
+    yield ((_summary(inspection, files), style),)
 
 
-def _print_node(console: Console, desired: Desired) -> None:
+def _of_node(desired: "Desired") -> Iterator[Words]:
     state = " (suspended: nothing is started or stopped)" if desired.suspend else ""
-    console.print(Text(f"{desired.node} would run{state}:", style="bold"))
+    yield ((f"{desired.node} would run{state}:", "bold"),)
     for model in desired.models:
         off = "" if model.enabled else ", disabled"
         spec = model.spec
         instead = f" or its fallback {model.fallback.source}" if model.fallback else ""
-        console.print(
-            Text(
-                f"  {model.name}  {spec.type}, {spec.source}{instead}, "
-                f"{spec.engine or spec.backend}{off}"
-            )
-        )
+        kind = f"{spec.type}, {spec.source}{instead}, {spec.engine or spec.backend}{off}"
+        yield ((f"  {model.name}  {kind}", ""),)
     if not desired.models:
-        console.print(Text("  nothing"))
+        yield (("  nothing", ""),)
     for other in desired.elsewhere:
-        console.print(Text(f"  not {other.name}: {other.reason}", style="dim"))
+        yield ((f"  not {other.name}: {other.reason}", "dim"),)
 
 
 def _engines(inspection: Inspection) -> list[str]:
@@ -170,7 +208,7 @@ def _counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def _as_json(inspection: Inspection, desired: Desired | None, files: int) -> dict[str, object]:
+def _as_json(inspection: Inspection, desired: "Desired | None", files: int) -> dict[str, object]:
     manifest = inspection.manifest
     answer: dict[str, object] = {
         "api": 1,
@@ -178,7 +216,7 @@ def _as_json(inspection: Inspection, desired: Desired | None, files: int) -> dic
         "files": files,
         "models": [] if manifest is None else [entry.model.name for entry in manifest.models],
         "engines": _engines(inspection),
-        "problems": [_problem_as_json(problem) for problem in inspection.problems],
+        "problems": [as_json(problem) for problem in inspection.problems],
         "skipped": [
             {"file": skip.place.file, "line": skip.place.line, "kind": skip.kind}
             for skip in inspection.skipped
@@ -194,32 +232,3 @@ def _as_json(inspection: Inspection, desired: Desired | None, files: int) -> dic
             ],
         }
     return answer
-
-
-def _problem_as_json(problem: Problem) -> dict[str, object]:
-    place = problem.place
-    return {
-        "severity": problem.severity,
-        "file": place.file if place else None,
-        "line": place.line if place else None,
-        "column": place.column if place else None,
-        "path": problem.path,
-        "message": problem.message,
-    }
-
-
-def _annotation(problem: Problem) -> str:
-    place = problem.place
-    where = ""
-    if place is not None:
-        where = f" file={_property(place.file)},line={place.line},col={place.column}"
-    text = f"{problem.path}: {problem.message}" if problem.path else problem.message
-    return f"::{problem.severity}{where}::{_data(text)}"
-
-
-def _data(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 import structlog
 
 from reconciler.loop.observation import Look, Looks, Views
+from reconciler.plan.backend_ids import vendor_of
 from reconciler.plan.desired import Desired, DesiredModel
 from reconciler.plan.fallbacks import fallen_back, with_fallbacks
-from reconciler.plan.gpu_claims import vendor_of
 from reconciler.plan.gpu_roll import Roll
 from reconciler.plan.ids import ModelName, SpecHash
 

@@ -11,8 +11,8 @@ from reconciler.manifest.family import FORMATS, LLAMA, backend_family
 from reconciler.manifest.policy import canonical
 from reconciler.manifest.problem import Finding, Loc, Severity
 from reconciler.manifest.supported import ACTED_ON
+from reconciler.plan.backend_ids import is_for_cpu
 from reconciler.plan.desired import JsonValue
-from reconciler.plan.gpu_claims import is_for_cpu
 
 _Map = Mapping[str, JsonValue]
 _BACKENDS = ACTED_ON["models.*.backend"]

@@ -14,6 +14,7 @@ from reconciler.manifest.check_fields import (
 from reconciler.manifest.family import LLAMA
 from reconciler.manifest.model import EnvValue, Model, SecretReference
 from reconciler.manifest.union import Manifest, ManifestModel, family_of
+from reconciler.plan.backend_ids import is_for_cpu
 from reconciler.plan.checks import (
     Check,
     EmbeddingCheck,
@@ -34,7 +35,6 @@ from reconciler.plan.desired import (
     SecretRef,
     Strategy,
 )
-from reconciler.plan.gpu_claims import is_for_cpu
 from reconciler.plan.ids import ModelName, NodeName
 from reconciler.plan.spec_hash import spec_hash
 

@@ -10,17 +10,15 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from reconciler.plan.backend_ids import is_for_cpu, vendor_of
 from reconciler.plan.desired import DesiredModel, Strategy
 from reconciler.plan.gpu_mode import UNNAMED, GpuMode
 from reconciler.plan.gpu_roll import Roll
-from reconciler.plan.gpus import Gpu, Vendor, pci_address
+from reconciler.plan.gpus import Gpu, pci_address
 from reconciler.plan.ids import GpuUuid, ModelName, SpecHash
 from reconciler.plan.shares import fit_together, share_of
 from reconciler.plan.wording import amount
 
-_ON_CPU = ("-cpu", "xllamacpp", "llama-cpp-python")
-_VENDORS = {"-cuda": Vendor.NVIDIA, "-rocm": Vendor.AMD}
-"""By the end of a backend's id (design §8)."""
 _LISTED = 2
 _ONE_INSTANCE = "of MIG instances a model can have only one"
 
@@ -144,15 +142,6 @@ def _counted(model: DesiredModel, roll: Roll | None, books: "_Books") -> Claim:
             return Claim(refusal=f"{known}: {'; '.join(roll.notes)}; gpus: 0 is the CPU")
         return Claim()
     return _settled(model, books)
-
-
-def vendor_of(backend: str) -> Vendor | None:
-    """Whose GPUs it needs; None: anybody's, or none."""
-    return next((vendor for end, vendor in _VENDORS.items() if backend.endswith(end)), None)
-
-
-def is_for_cpu(backend: str) -> bool:
-    return backend.endswith(_ON_CPU)
 
 
 def _settled(model: DesiredModel, books: "_Books") -> Claim:

@@ -7,6 +7,7 @@ from tests.bench.markdown import table
 from tests.bench.proxy_tables import ratio
 from tests.bench.reconcile import LoopResult
 from tests.bench.takeover import TakeoverResult
+from tests.bench.validating import ValidateResult
 
 
 def loop_tables(result: LoopResult) -> Iterable[str]:
@@ -28,6 +29,19 @@ def takeover_table(result: TakeoverResult) -> Iterable[str]:
     ]
     heads = ("a killed agent's successor", "s since its exec", "÷ the imports", "÷ the server")
     return table(heads, (_since_exec(what, times, result) for what, times in rows))
+
+
+def validate_table(result: ValidateResult) -> Iterable[str]:
+    heads = ("`validate`, CPU ms", *(f"{each.models:,} models" for each in result.manifests))
+    rows = [
+        ("the whole command", *(_spread(each.command) for each in result.manifests)),
+        ("of it the work on the manifest", *(_spread(each.work) for each in result.manifests)),
+    ]
+    return table(heads, rows)
+
+
+def _spread(figures: Sequence[float]) -> str:
+    return f"{median(figures):.0f} ({min(figures):.0f}–{max(figures):.0f})"
 
 
 def _since_exec(what: str, times: Sequence[float], result: TakeoverResult) -> Sequence[str]:

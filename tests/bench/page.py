@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from tests.bench.leaving import AT_ONCE
-from tests.bench.loop_tables import loop_tables, takeover_table
+from tests.bench.loop_tables import loop_tables, takeover_table, validate_table
 from tests.bench.proxy_tables import (
     bodies_table,
     ending_table,
@@ -41,18 +41,22 @@ def _tables(results: Results) -> Iterable[Iterable[str]]:
         yield loop_tables(results.reconcile)
     if results.takeover:
         yield takeover_table(results.takeover)
+    if results.validate:
+        yield validate_table(results.validate)
 
 
 def page(results: Results, *, date: str) -> str:
     """`docs/performance.md`. `date`: of the run, which had all parts."""
     small, idle, bodies = results.small, results.idle, results.bodies
     leaving, loop, takeover = results.leaving, results.reconcile, results.takeover
+    validate = results.validate
     assert small is not None
     assert idle is not None
     assert bodies is not None
     assert leaving is not None
     assert loop is not None
     assert takeover is not None
+    assert validate is not None
     return _PAGE.format(
         date=date,
         tables=tables(results),
@@ -67,6 +71,7 @@ def page(results: Results, *, date: str) -> str:
         at_once=AT_ONCE,
         loop=loop.effort,
         takeover=takeover.effort,
+        validate=validate.effort,
     )
 
 
@@ -133,4 +138,8 @@ versions beside. Below a supervisor (`--supervise`) a spare waits already, impor
 the first {takeover.spares} rounds, each of another supervisor, from the kill on. In each round, one
 after the other: a process that imports the largest of its libraries and ends (aiohttp, msgspec,
 pydantic, starlette, structlog, uvicorn, uvloop), and a server of aiohttp that answers a constant.
+
+**Validate.** `xgen-model validate` with one file of so many models of a dozen lines each,
+{validate.rounds} rounds. The whole command is a process from its exec to its end; the work is what
+a process that has imported everything takes from the bytes to every problem.
 """

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import StrEnum, auto
 
-from tests.bench import bodies, ending, idle, leaving, reconcile, small, takeover
+from tests.bench import bodies, ending, idle, leaving, reconcile, small, takeover, validating
 from tests.bench.bodies import BodiesResult
 from tests.bench.ending import EndingResult
 from tests.bench.idle import IdleResult
@@ -13,6 +13,7 @@ from tests.bench.peers import Field, field_of_peers
 from tests.bench.reconcile import LoopResult
 from tests.bench.small import SmallResult
 from tests.bench.takeover import TakeoverResult
+from tests.bench.validating import ValidateResult
 
 
 class Part(StrEnum):
@@ -23,9 +24,10 @@ class Part(StrEnum):
     ENDING = auto()
     RECONCILE = auto()
     TAKEOVER = auto()
+    VALIDATE = auto()
 
 
-ALONE = (Part.RECONCILE, Part.TAKEOVER)
+ALONE = (Part.RECONCILE, Part.TAKEOVER, Part.VALIDATE)
 """They start what they measure themselves."""
 
 
@@ -41,6 +43,7 @@ class Results:
     ending: EndingResult | None = None
     reconcile: LoopResult | None = None
     takeover: TakeoverResult | None = None
+    validate: ValidateResult | None = None
 
 
 def measured(parts: Collection[Part], *, quick: bool) -> Results:
@@ -57,6 +60,8 @@ def measured(parts: Collection[Part], *, quick: bool) -> Results:
         results.reconcile = reconcile.measure(reconcile.QUICK if quick else reconcile.FULL)
     if Part.TAKEOVER in parts:
         results.takeover = takeover.measure(takeover.QUICK if quick else takeover.FULL)
+    if Part.VALIDATE in parts:
+        results.validate = validating.measure(validating.QUICK if quick else validating.FULL)
     return results
 
 
@@ -72,5 +77,5 @@ def _measure(results: Results, part: Part, who: Field, *, quick: bool) -> None:
             results.leaving = leaving.measure(who, leaving.QUICK if quick else leaving.FULL)
         case Part.ENDING:
             results.ending = ending.measure(who)
-        case Part.RECONCILE | Part.TAKEOVER:
+        case Part.RECONCILE | Part.TAKEOVER | Part.VALIDATE:
             pass  # they want none of these servers

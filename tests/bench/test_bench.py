@@ -99,6 +99,11 @@ def test_a_killed_agents_successor_is_measured_and_has_the_same_backend(
     assert min(*takeover["cpu"], *takeover["imports"], *takeover["server"], *takeover["spare"]) > 0
 
 
+def test_validate_is_measured(results: dict[str, Any]) -> None:
+    for each in results["validate"]["manifests"]:
+        assert min(*each["work"], *each["command"]) > 0
+
+
 def test_the_page_holds_the_printed_tables(results: dict[str, Any]) -> None:
     assert results["stdout"].strip() in results["page"]
     assert str(REPOSITORY) not in results["page"]

@@ -40,3 +40,12 @@ def test_an_agent_begins_without_what_its_first_answer_does_not_need() -> None:
     plain = "import ssl; print(ssl.create_default_context().cert_store_stats()['x509_ca'])"
     usual = subprocess.run([sys.executable, "-c", plain], capture_output=True, check=True)
     assert authorities == int(usual.stdout)
+
+
+def test_validate_begins_without_what_it_does_not_need() -> None:
+    began = "import sys; from reconciler.cli.main import make_app; make_app(['validate'])"
+    command = [sys.executable, "-c", f"{began}; print(*sys.modules)"]
+    made = subprocess.run(command, capture_output=True, text=True, check=True)
+
+    later = {"rich.console", "reconciler.source.git_reader", "reconciler.plan.gpu_claims", "httpx"}
+    assert not later & set(made.stdout.split())

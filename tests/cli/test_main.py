@@ -92,7 +92,7 @@ def test_a_pipe_that_is_closed_is_silent() -> None:
     [
         ("xgen-model st", "status"),
         ("xgen-model status --wa", "--watch"),
-        ("xgen-model validate --output g", "github"),
+        ("xgen-model validate --output gith", "github"),
     ],
 )
 def test_bash_completes(typed: str, offered: str) -> None:

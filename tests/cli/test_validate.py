@@ -125,6 +125,62 @@ def test_annotations_for_a_github_workflow(tmp_path: Path) -> None:
     assert first == f"::error {where}::spec.models[0].xyzzy: unknown key 'xyzzy'"
 
 
+def test_annotations_name_files_from_the_root_of_the_repository(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "below.yaml" / "e.yaml").write_bytes(b"a: [")
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(folder))
+    monkeypatch.chdir(folder / "below.yaml")
+
+    output = run("validate", "./e.yaml", "--output", "github").output
+
+    assert output.startswith("::error file=below.yaml/e.yaml,line=1,col=5::")
+
+
+def test_a_report_for_gitlab(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its fields are those of docs.gitlab.com, "Code Quality report format"."""
+    unknown = {"no_such_flag": 1}
+    (folder / "a.yaml").write_bytes(manifest(model("a", extra_args=unknown), model("e", xyzzy=1)))
+    monkeypatch.setenv("CI_PROJECT_DIR", str(folder))
+
+    result = run("validate", folder, "--output", "gitlab")
+
+    warning, error = json.loads(result.output)
+    assert result.exit_code == 1
+    assert (warning["severity"], error["severity"]) == ("minor", "critical")
+    assert error["description"] == "spec.models[1].xyzzy: unknown key 'xyzzy'"
+    assert error["check_name"] == "xgen-model-error"
+    assert error["location"] == {
+        "path": "a.yaml",
+        "positions": {"begin": {"line": 19, "column": 9}},
+    }
+    assert len({warning["fingerprint"], error["fingerprint"]}) == 2
+
+
+def test_gitlab_knows_a_problem_again_that_stands_further_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CI_PROJECT_DIR", str(tmp_path))
+    file = tmp_path / "a.yaml"
+    prints = []
+    for above in (b"", b"# one more line\n"):
+        file.write_bytes(above + manifest(model("a", typo=1)))
+        (problem,) = json.loads(run("validate", file, "--output", "gitlab").output)
+        prints.append(problem["fingerprint"])
+
+    assert prints[0] == prints[1]
+
+
+def test_without_problems_gitlab_gets_an_empty_report(folder: Path) -> None:
+    assert json.loads(run("validate", folder, "--output", "gitlab").output) == []
+
+
+def test_a_problem_of_no_file_is_reported_at_the_path_that_was_asked_for(tmp_path: Path) -> None:
+    (problem,) = json.loads(run("validate", tmp_path, "--output", "gitlab").output)
+
+    assert problem["location"]["path"] == str(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("content", "wanted"),
     [(manifest(), "allow_empty"), (FOREIGN, "no valid ModelManifest in the 1 file")],
