@@ -8,7 +8,8 @@ from rich.text import Text
 
 from reconciler.plan.balance import Balance
 from reconciler.plan.changes import CHANGING, STARTING, Change, FieldChange, NodeChanges, Verb
-from reconciler.plan.memory import HOST, figures_of
+from reconciler.plan.changes_json import node_as_json
+from reconciler.plan.memory import HOST
 from reconciler.plan.wording import amount
 
 Json = dict[str, object]
@@ -41,36 +42,7 @@ def as_json(nodes: Sequence[NodeChanges], *, agent: str | None) -> Json:
         "agent": agent,
         "changes": has_changes(nodes),
         "summary": {verb.value: _total(nodes, verb) for verb in Verb},
-        "nodes": [
-            {
-                "node": node.node,
-                "models": [_change_as_json(change) for change in node.changes],
-                "elsewhere": [
-                    {"name": other.name, "reason": other.reason} for other in node.elsewhere
-                ],
-                "gpus": [each.figures for each in node.gpus],
-                "host": node.host.figures if node.host is not None else None,
-                "order": [
-                    {
-                        "action": each.kind,
-                        "model": each.model,
-                        "gpus": list(each.gpus),
-                        "reason": each.reason,
-                    }
-                    for each in node.order
-                ],
-                "evictions": [
-                    {
-                        "prefix": each.prefix,
-                        "revision": each.revision,
-                        "size_bytes": each.size_bytes,
-                    }
-                    for each in node.evictions
-                ],
-                "notes": list(node.notes),
-            }
-            for node in nodes
-        ],
+        "nodes": [node_as_json(node) for node in nodes],
     }
 
 
@@ -135,25 +107,6 @@ def as_markdown(nodes: Sequence[NodeChanges], *, against: str) -> str:
 
 def _total(nodes: Iterable[NodeChanges], verb: Verb) -> int:
     return sum(node.count(verb) for node in nodes)
-
-
-def _change_as_json(change: Change) -> Json:
-    return {
-        "model": change.model,
-        "action": change.verb,
-        "reason": change.reason,
-        "state": change.state,
-        "source": change.source,
-        "fallback": change.fallback,
-        "engine": change.engine,
-        "fetch": change.fetch,
-        **figures_of(change.needs),
-        "download_bytes": change.download_bytes,
-        "cached_bytes": change.cached_bytes,
-        "downtime_seconds": change.downtime_seconds,
-        "held": change.held,
-        "fields": [{"path": each.path, "old": each.old, "new": each.new} for each in change.fields],
-    }
 
 
 def _lines(change: Change, width: int, gpus: Sequence[Balance]) -> Iterator[Text]:

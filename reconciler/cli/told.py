@@ -9,9 +9,9 @@ from reconciler.cli.estimate import Fields
 from reconciler.errors import Rejected
 from reconciler.masking import masked_values
 from reconciler.plan.changes import Change, Verb
+from reconciler.plan.changes_json import needs_from_json
 from reconciler.plan.desired import DesiredModel, ModelSpec
 from reconciler.plan.ids import FilesDigest, GpuUuid, ModelName, SpecHash
-from reconciler.plan.memory import HOST, Need, Needs, Pool
 from reconciler.plan.phase import State
 from reconciler.plan.wording import as_written
 
@@ -60,7 +60,7 @@ def running_of(entry: Json) -> Running:
         routing=_routing(entry.get("priority", 0), entry.get("max_in_flight"), timeouts)
         if timeouts
         else None,
-        needs=needs_of(entry),
+        needs=needs_from_json(entry),
         download_bytes=entry.get("download_bytes"),
         needing=_flat(spec) if spec else {},
     )
@@ -109,7 +109,7 @@ def planned_by(entry: Json, *, suspended: bool) -> Change:
         verb=verb,
         reason=reason,
         state=state,
-        needs=needs_of(entry),
+        needs=needs_from_json(entry),
         download_bytes=entry.get("download_bytes"),
     )
 
@@ -122,25 +122,6 @@ def _state(told: str) -> State:
             f"cannot understand the agent: it tells a state {told!r}; "
             "it is a newer release than this command"
         ) from exc
-
-
-def needs_of(entry: Json) -> Needs:
-    """What a model needs of each memory, for all that its agent tells."""
-    told = {HOST: entry.get("memory"), **(entry.get("memory_on_gpus") or {})}
-    return {Pool(pool): _need(figures) for pool, figures in told.items() if figures is not None}
-
-
-def _need(told: Json) -> Need:
-    return Need(
-        weights_bytes=told.get("weights_bytes"),
-        kv_cache_bytes=told.get("kv_cache_bytes"),
-        overhead_bytes=told.get("overhead_bytes", 0),
-        tokens=told.get("context_tokens"),
-        mapped_bytes=told.get("mapped_bytes", 0),
-        claimed_bytes=told.get("claimed_bytes"),
-        checked_bytes=told.get("checked_bytes"),
-        grows=told.get("grows", False),
-    )
 
 
 def _hash(value: object) -> SpecHash | None:
