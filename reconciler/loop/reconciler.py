@@ -15,41 +15,34 @@ from reconciler.apply.outcomes import FilesFetched
 from reconciler.apply.within import within
 from reconciler.errors import XgenError
 from reconciler.loop.archive import Archive
-from reconciler.loop.barring import barred
-from reconciler.loop.books import Books
 from reconciler.loop.chronicle import Chronicle
 from reconciler.loop.clock import Clock
-from reconciler.loop.fallbacks import Fallbacks
-from reconciler.loop.gpus import GpuLedger, Gpus
+from reconciler.loop.deliberation import Deliberation
+from reconciler.loop.gpus import Gpus
 from reconciler.loop.inquiries import Inquiries
 from reconciler.loop.intent import Intent, Understanding
 from reconciler.loop.keeping import Keeping, Specs
 from reconciler.loop.launch_drifts import LaunchDrifts
 from reconciler.loop.leaving import staying
-from reconciler.loop.observation import Looks, Observer, Seen, observed
+from reconciler.loop.observation import Looks, Seen
 from reconciler.loop.pace import Rests, give_way
 from reconciler.loop.pardons import Pardons
 from reconciler.loop.publisher import Publisher
 from reconciler.loop.report import ModelFacts, planned
-from reconciler.loop.reverts import Reverts, note_good, want
+from reconciler.loop.reverts import note_good, want
 from reconciler.loop.standstill import Scene, Standstill, standstill
-from reconciler.loop.surging import Surges
 from reconciler.loop.troubles import Troubles
 from reconciler.metrics import Metrics, TickResult
 from reconciler.plan.actions import Outlook, Plan, Retraction
 from reconciler.plan.desired import Desired, DesiredModel
 from reconciler.plan.ending import NOBODY, OnExit, ending
 from reconciler.plan.ids import ModelName, Nonce
-from reconciler.plan.planner import plan
 from reconciler.status import Planned
 
 _log = structlog.get_logger("xgen.loop")
 
 RESYNC_SECONDS = 15.0
 """A tick happens at least this often, so that a lost wake-up costs seconds, never the truth."""
-SETTLING_ROUNDS = 1000
-"""Far more than any number of models and GPUs has needed: a fault of ours must not hold up the
-node."""
 FAULT_SECONDS = 2.0
 """After a tick that our own fault ended."""
 
@@ -61,13 +54,9 @@ class Reconciler:
         self,
         *,
         intent: Intent,
-        observer: Observer,
+        deliberation: Deliberation,
         drifts: LaunchDrifts,
-        fallbacks: Fallbacks,
-        reverts: Reverts,
-        books: Books,
         archive: Archive,
-        gpus: GpuLedger,
         keeping: Keeping,
         inquiries: Inquiries,
         pardons: Pardons,
@@ -79,17 +68,16 @@ class Reconciler:
         troubles: Troubles,
         metrics: Metrics,
         show_plan: Callable[[Planned], None],
-        max_parallel_loads: int,
         wakeup: asyncio.Event,
     ) -> None:
         self._intent = intent
-        self._observer = observer
+        self._deliberation = deliberation
+        self._observer = deliberation.observer
+        self._reverts = deliberation.reverts
+        self._books = deliberation.books
+        self._gpus = deliberation.gpus
         self._drifts = drifts
-        self._fallbacks = fallbacks
-        self._reverts = reverts
-        self._books = books
         self._archive = archive
-        self._gpus = gpus
         self._keeping = keeping
         self._inquiries = inquiries
         self._pardons = pardons
@@ -101,9 +89,7 @@ class Reconciler:
         self._troubles = troubles
         self._metrics = metrics
         self._show_plan = show_plan
-        self._max_parallel_loads = max_parallel_loads
         self._wakeup = wakeup
-        self._surges = Surges()
         self._ending = False
         self._leaves = False
         self._closed = False
@@ -197,16 +183,8 @@ class Reconciler:
         suspend = desired is not None and desired.suspend
         wanted = self._reverts.as_wanted(looks)
         self._inquiries.watch(looks, wanted, seen, self._books, suspend=suspend)
-        there = observed(
-            seen,
-            looks,
-            self._books,
-            scene.memory,
-            misplaced=scene.gpus.misplaced,
-            max_parallel_loads=self._max_parallel_loads,
-            engines_known=self._observer.engines_known,
-        )
-        made = self._reverts.shown(plan(desired, there, now), now)
+        there, made = self._deliberation.plan(scene.gpus, looks, seen, scene.memory, now)
+        made = self._reverts.shown(made, now)
         if scene.ending:
             views = self._observer.see().views
             left = staying(views) if self._leaves else NOBODY
@@ -215,7 +193,7 @@ class Reconciler:
         self._troubles.tell(self._books, reverts.reversions, reverts.told(made), reverts.given)
         await self._dispatch(made, looks, now)
         await self._report(made, scene)
-        if self._surges.note(made.staying):
+        if self._deliberation.surges.note(made.staying):
             self._wakeup.set()
         if not self._archive.unsaved and not self._gpus.problems:
             self._standstill = standstill(scene, there, made)
@@ -226,35 +204,10 @@ class Reconciler:
         return await asyncio.to_thread(self._keeping.look, seen, self._backends.families())
 
     async def _settle(self, wanted: Desired | None, seen: Seen, now: float) -> tuple[Gpus, Looks]:
-        """What each model gets, and what it is: its source, its fallback, or what was last good."""
-        gpus, looks, again = await self._choose(wanted, seen, now)
-        rounds = 1
-        while again and rounds < SETTLING_ROUNDS:
-            gpus, looks, again = await self._choose(wanted, seen, now)
-            rounds += 1
-        if again:
+        settled = await self._deliberation.settle(wanted, seen, now)
+        if not settled.at_rest:
             _log.error("what models get does not settle; it is taken as it stands")
-        return gpus, looks
-
-    async def _choose(
-        self, wanted: Desired | None, seen: Seen, now: float
-    ) -> tuple[Gpus, Looks, bool]:
-        """One round; at its end, whether something was learned that asks for another."""
-        chosen = self._fallbacks.settle(wanted, seen.views)
-        desired = await asyncio.to_thread(self._reverts.settle, chosen, seen, self._books, now)
-        gpus = self._gpus.look(desired, seen, self._backends.families())
-        looks = await self._look(gpus, seen)
-        if self._fallbacks.learn(self._reverts.as_wanted(looks), seen.views, gpus.roll):
-            return gpus, looks, True
-        if self._reverts.learn(looks, gpus.roll):
-            return gpus, looks, True
-        changes = self._surges.changes(looks, seen, gpus.roll, self._books)
-        again = self._gpus.learn(barred(gpus, looks, seen, self._books), changes)
-        return gpus, looks, again
-
-    async def _look(self, gpus: Gpus, seen: Seen) -> Looks:
-        models = gpus.desired.models if gpus.desired else ()
-        return await asyncio.to_thread(self._observer.look, models, seen.sound, gpus.claims)
+        return settled.gpus, settled.looks
 
     def _later(self) -> Specs:
         return self._reverts.later(self._books)
@@ -264,7 +217,7 @@ class Reconciler:
         pinned = await asyncio.to_thread(self._keeping.pin, looks, seen, self._later())
         if pinned and self._books.hurry_fetches():
             self._standstill = None
-        return await self._look(gpus, seen)
+        return await self._deliberation.look(gpus, seen)
 
     def _count(self, made: Plan, understanding: Understanding, began: float) -> None:
         result = TickResult.CHANGED if made.actions else TickResult.IDLE

@@ -1,11 +1,10 @@
 """The parts of one agent, made and wired to each other."""
 
 import asyncio
-import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 
 from starlette.types import ASGIApp
 
@@ -24,9 +23,6 @@ from reconciler.apply.mendings import Mendings
 from reconciler.apply.model_log import Logs
 from reconciler.apply.pushes import Pushes
 from reconciler.apply.stop import Hurry, Stopper
-from reconciler.backend.discovery import Discovery
-from reconciler.backend.engines import Engines
-from reconciler.backend.inventory import Inventory
 from reconciler.backend.offer import HubSays
 from reconciler.cache.beside import gguf_hint
 from reconciler.cache.model_cache import ModelCache
@@ -39,6 +35,7 @@ from reconciler.loop.books import Books
 from reconciler.loop.chronicle import Chronicle
 from reconciler.loop.clock import Clock
 from reconciler.loop.commands import Commands
+from reconciler.loop.deliberation import Deliberation
 from reconciler.loop.fallbacks import Fallbacks
 from reconciler.loop.gpus import GpuLedger
 from reconciler.loop.inquiries import Inquiries
@@ -51,10 +48,12 @@ from reconciler.loop.pardons import Pardons
 from reconciler.loop.publisher import Publisher
 from reconciler.loop.reconciler import Reconciler
 from reconciler.loop.reverts import Reverts
+from reconciler.loop.surging import Surges
 from reconciler.loop.troubles import Troubles
 from reconciler.metrics import Metrics
 from reconciler.node.board import Board
 from reconciler.node.clock import SystemClock
+from reconciler.node.engines import look_at_engines, make_engines
 from reconciler.node.hub import make_store, make_writer
 from reconciler.node.hub_models import HubModels
 from reconciler.node.import_report import ImportReport
@@ -65,7 +64,6 @@ from reconciler.node.source import make_push_hook, make_source
 from reconciler.node.tokens import TokenCount
 from reconciler.observe.devices.survey import survey
 from reconciler.observe.engine_pages import EnginePages
-from reconciler.observe.host_memory import read_physical
 from reconciler.observe.processes import boot_id
 from reconciler.plan.gpu_mode import GpuMode
 from reconciler.plan.ids import ModelName, NodeName
@@ -154,9 +152,9 @@ async def assembled(
         backends = await stack.enter_async_context(
             _backends(settings, node, clock, wakeup, hold_folder)
         )
-        engines = _engines(settings)
+        engines = make_engines(settings)
         looking = EngineWatch(
-            _look_at_engines(settings),
+            look_at_engines(settings),
             engines,
             wake=wakeup.set,
             first=partial(_answers_are_there, backends),
@@ -244,30 +242,35 @@ async def assembled(
             liveness=liveness,
             reconciler=Reconciler(
                 intent=intent,
-                observer=Observer(
-                    cache=cache,
-                    engines=engines,
-                    backends=backends,
-                    effects=effects,
-                    memory=MemoryWatch(clock=clock.monotonic),
-                    environment=settings.environment,
-                    hung=liveness.hung,
-                    hints=hints.told,
-                    offers=offers.told,
+                deliberation=Deliberation(
+                    observer=Observer(
+                        cache=cache,
+                        engines=engines,
+                        backends=backends,
+                        effects=effects,
+                        memory=MemoryWatch(clock=clock.monotonic),
+                        environment=settings.environment,
+                        hung=liveness.hung,
+                        hints=hints.told,
+                        offers=offers.told,
+                    ),
+                    fallbacks=Fallbacks(lambda: engines.inventory),
+                    reverts=reverts,
+                    books=books,
+                    gpus=GpuLedger(
+                        watch,
+                        settings.environment,
+                        engines.can_run,
+                        settings.gpu_mode,
+                        lambda: engines.inventory,
+                        numbers,
+                    ),
+                    surges=Surges(),
+                    families=backends.families,
+                    max_parallel_loads=settings.max_parallel_loads,
                 ),
                 drifts=LaunchDrifts(engines, settings.environment),
-                fallbacks=Fallbacks(lambda: engines.inventory),
-                reverts=reverts,
-                books=books,
                 archive=archive,
-                gpus=GpuLedger(
-                    watch,
-                    settings.environment,
-                    engines.can_run,
-                    settings.gpu_mode,
-                    lambda: engines.inventory,
-                    numbers,
-                ),
                 keeping=Keeping(cache),
                 inquiries=Inquiries(
                     comparisons=comparisons,
@@ -295,7 +298,6 @@ async def assembled(
                 troubles=Troubles(journal, books),
                 metrics=metrics,
                 show_plan=board.show_plan,
-                max_parallel_loads=settings.max_parallel_loads,
                 wakeup=wakeup,
             ),
         )
@@ -324,41 +326,12 @@ def _writer(settings: Settings) -> WritableHub | None:
     return make_writer(settings.hub, location) if location else None
 
 
-def _look_at_engines(settings: Settings) -> Callable[[], Inventory]:
-    @cache
-    def found() -> Discovery:
-        # Here, in the thread that asks: it is some thirty modules, and what an earlier agent has
-        # started serves before.
-        from reconciler.backend.builds import discovery
-
-        return discovery(
-            llama_server=settings.llama_server,
-            vllm=settings.vllm,
-            llama_cpp_python=settings.llama_cpp_python,
-            search_path=settings.environment.get("PATH", ""),
-            python=sys.executable,
-            engines=settings.engines,
-        )
-
-    return lambda: found().look()
-
-
 async def _answers_are_there(backends: Backends) -> None:
     """Of all that an earlier agent has left; or they take their time."""
     for _ in range(_LOOKS_FOR_ANSWERS):
         if all(view.loaded_at is not None for view in backends.live()):
             return
         await asyncio.sleep(_LOOK_SECONDS)
-
-
-def _engines(settings: Settings) -> Engines:
-    """Of which nothing is known yet."""
-    return Engines(
-        Inventory(),
-        shared_cache=str(settings.data_dir / "engines"),
-        machine_bytes=read_physical(),
-        permissions=settings.permissions,
-    )
 
 
 @asynccontextmanager
