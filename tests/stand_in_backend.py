@@ -68,6 +68,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     add("--name", default="model", help="served name")
     add("--type", choices=("llm", "embedding", "rerank"), default="llm")
     add("--ready-after", type=seconds, default=0.0, help="until then every path says 503")
+    add("--ready-when", type=Path, help="until this file is there the same")
     add("--refuse-until-ready", action="store_true", help="until then the port is closed instead")
     add("--exit-code", type=int, default=1, help="for --exit-after and --crash-after-requests")
     add("--exit-after", type=seconds, help="die after that time; 0: before the port is bound")
@@ -137,6 +138,11 @@ class Backend:
         self._last: Request | None = None
         self.counts = Counts()
 
+    @property
+    def _loads(self) -> bool:
+        gate: Path | None = self._args.ready_when
+        return time.monotonic() < self._ready_at or (gate is not None and not gate.exists())
+
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection = Connection(reader, writer)
         self.counts.connections += 1
@@ -165,7 +171,7 @@ class Backend:
             return whole(200, vars(self.counts))
         if path == "/debug/last":
             return whole(200, self._last.describe() if self._last else None)
-        if time.monotonic() < self._ready_at:
+        if self._loads:
             return failure(503, "Loading model", "unavailable_error")
         if path in ("/health", "/v1/health"):
             return whole(200, {"status": "ok"})
@@ -222,7 +228,7 @@ class Backend:
             await asyncio.gather(work, watch, return_exceptions=True)
 
     def _refusal(self, request: Request, path: str) -> bytes | None:
-        if time.monotonic() < self._ready_at:
+        if self._loads:
             return failure(503, "Loading model", "unavailable_error")
         if not self._allowed(request):
             return failure(401, "Invalid API Key", "authentication_error")

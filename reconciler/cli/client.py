@@ -99,6 +99,11 @@ class Agent:
         raise Rejected(message)
 
     @property
+    def has_ended(self) -> bool:
+        """As far as its data folder tells."""
+        return self.pid is not None and not Path(f"/proc/{self.pid}").exists()
+
+    @property
     def _by_proxy(self) -> bool:
         """A proxy of the environment is for elsewhere; it would not find our loopback."""
         host = urlsplit(self.url).hostname or ""
@@ -111,7 +116,7 @@ class Agent:
         said = f"cannot reach an agent at {self.url}: {_cause(exc)}"
         if self.folder is None:
             return f"{said}; is it running there? See its log, or name another with --server URL"
-        if self.pid is not None and not Path(f"/proc/{self.pid}").exists():
+        if self.has_ended:
             return (
                 f"{said}. {self.folder}/agent.json is what an agent left that has ended "
                 f"(pid {self.pid}); start one with `xgen-model run`, or name another with "

@@ -4,11 +4,13 @@ from typing import Annotated
 
 import typer
 
-from reconciler.cli.client import find_agent
+from reconciler.cli.client import find_agent, known_agent
 from reconciler.cli.options import DataDir, ServerOption, data_dir
-from reconciler.cli.output import Output, OutputOption, console, print_json, show
+from reconciler.cli.output import Output, OutputOption, console, print_json, remark, show
 from reconciler.cli.status_view import render
 from reconciler.cli.watch import watch_status
+from reconciler.cli.without_agent import runs_without_agent
+from reconciler.errors import XgenError
 
 
 def status(
@@ -21,13 +23,21 @@ def status(
 ) -> None:
     """Show every node's models, each with its state and the reason for it.
 
-    Piped, --watch prints a line a change, with --output json an object a line.
+    Where no agent is found, stderr tells what runs without one. Piped, --watch prints a line a
+    change, with --output json an object a line.
     """
     folder = data_dir(data)
     if watch:
         watch_status(server, folder, output)
         return
-    view = find_agent(server, folder).servers()
+    try:
+        view = find_agent(server, folder).servers()
+    except XgenError:
+        known = known_agent(server, folder)
+        if known is None or known.has_ended:
+            for line in runs_without_agent(folder):
+                remark(line)
+        raise
     if output is Output.JSON:
         print_json(view)
         return

@@ -112,6 +112,12 @@ class Seen:
     engines_failure: str | None = None
 
     @property
+    def names(self) -> frozenset[ModelName]:
+        """Of models that something is there of, or under way for."""
+        left = (each.model for each in self.leftovers)
+        return frozenset((*self.views, *self.in_flight, *left))
+
+    @property
     def sound(self) -> Views:
         """All but those: what may stay as it is, for its files."""
         if not self.reads_removed:
@@ -275,7 +281,7 @@ def observed(
 ) -> Observed:
     """Everything that the planner may know. `misplaced`: see `Gpus`."""
     judged = _Judged(held=memory.held if memory is not None else {}, misplaced=misplaced)
-    names = looks.keys() | seen.views.keys() | seen.in_flight.keys()
+    names = looks.keys() | seen.names
     return Observed(
         processes_read=True,
         engines_known=engines_known,

@@ -252,7 +252,7 @@ class Reconciler:
     async def _remember(self, scene: Scene) -> None:
         """Keep what was known of models that are going, and nothing of those that are gone."""
         seen, looks = scene.seen, scene.looks
-        names = looks.keys() | seen.views.keys() | seen.in_flight.keys()
+        names = looks.keys() | seen.names
         self._books.keep_only(names)
         note_good(self._books, looks, seen)
         self._last = {name: model for name, model in self._last.items() if name in names}

@@ -103,7 +103,7 @@ def model_status(
         revision=files.revision if files else None,
         verified=files.verified if files and files.revision is not None else None,
         newer=_newer(facts.noticed),
-        pid=view.pid if view else None,
+        pid=view.pid if view else outlook.left_pid,
         port=view.launch.port if view else None,
         restarts=facts.restarts,
         target=_target(target, coming) if target else None,

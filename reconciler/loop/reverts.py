@@ -16,6 +16,7 @@ from reconciler.plan.desired import Desired, DesiredModel, ModelSpec
 from reconciler.plan.fallbacks import hashes
 from reconciler.plan.gpu_roll import Roll
 from reconciler.plan.ids import FilesDigest, Instance, ModelName, SpecHash
+from reconciler.plan.next_action import failed
 from reconciler.plan.observed import EffectKind, Failure, FilesCached
 from reconciler.plan.phase import State
 from reconciler.plan.revert import (
@@ -26,7 +27,6 @@ from reconciler.plan.revert import (
     reverted,
     reverts,
 )
-from reconciler.plan.step import failed
 
 _HOPELESS = frozenset({State.ERROR, State.BLOCKED})
 

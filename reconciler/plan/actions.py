@@ -112,7 +112,8 @@ class Outlook:
     """What the plan says of one model: its state, why, and what is coming.
 
     `state` is that of the instance that serves; with nothing serving, the newest instance's.
-    `process`: the one that it is of; None: none lives. `coming`: the one that is to take its place.
+    `process`: the one that it is of; None: none lives. `left_pid`: then, of what an earlier agent
+    left of it and is stopped first. `coming`: the one that is to take its place.
     `asked_again`: that one served an earlier agent, and has not answered this one yet.
     `needs`: of memory, by the spec that is wanted. `download_bytes`: what has to be fetched for it.
     """
@@ -121,6 +122,7 @@ class Outlook:
     state: State
     reason: str
     process: Nonce | None = None
+    left_pid: int | None = None
     asked_again: bool = False
     coming: Nonce | None = None
     draining: tuple[Draining, ...] = ()

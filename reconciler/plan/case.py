@@ -117,6 +117,21 @@ class Case:
         others = [each for each in self.processes if each is not old]
         return old if old.is_sound and not any(each.is_sound for each in others) else None
 
+    def stands_by(self, process: ObservedProcess) -> bool:
+        """Whether it may be needed still: an earlier agent had it serve, or drain, beside the one
+        that speaks for the model, which has not answered this agent yet."""
+        speaker = self.process
+        return (
+            self.wanted is not None
+            and speaker is not None
+            and speaker is not process
+            and speaker.is_asked
+            and speaker.is_sound
+            and not process.loads
+            and process.is_sound
+            and not is_stopping(self.seen, process)
+        )
+
     def stops_because(self, process: ObservedProcess) -> str | None:
         """What its stop was ordered for; None: no stop of it is under way."""
         effect = self.seen.in_flight
@@ -148,6 +163,9 @@ class Case:
         cause = self.surplus_cause(ends)
         if self.wanted is None or process is None:
             return cause
+        if self.stands_by(ends):
+            why = self.difference(ends) or "a second process of the model"
+            return f"{why}; it stays until pid {process.pid} has answered"
         if process.died:
             return f"{cause}; pid {process.pid} has died"
         if self.difference(ends) is None or ends.instance == process.instance:
@@ -209,8 +227,8 @@ def at_ease(case: Case) -> Case:
 def _ranked(
     seen: ObservedModel, wanted: DesiredModel | None, instance: Instance | None
 ) -> tuple[ObservedProcess, ...]:
-    """Who speaks for the model first: what serves, or did so before this agent, and is sound; of
-    the desired instance; the oldest."""
+    """Who speaks for the model first: what serves, or did so before this agent, and is sound; what
+    has answered this one; of the desired instance; the oldest."""
     return tuple(
         sorted(
             seen.processes,
@@ -218,6 +236,7 @@ def _ranked(
                 is_stopping(seen, process) or process.died,
                 process.loads,
                 process.hung is not None or process.misplaced is not None,
+                process.is_asked,
                 not _is_wanted(process, wanted, instance),
                 process.started_at,
                 process.nonce,

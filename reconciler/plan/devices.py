@@ -9,9 +9,9 @@ from reconciler.plan.barred import is_barred
 from reconciler.plan.case import Case, is_stopping
 from reconciler.plan.ids import GpuUuid, ModelName
 from reconciler.plan.memory import Pool
+from reconciler.plan.next_action import Step
 from reconciler.plan.observed import EffectKind
 from reconciler.plan.shares import fit_together
-from reconciler.plan.step import Step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

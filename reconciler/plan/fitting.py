@@ -12,8 +12,8 @@ from reconciler.plan.case import Case, is_stopping
 from reconciler.plan.desired import Strategy
 from reconciler.plan.ids import ModelName
 from reconciler.plan.memory import Need, Pool, Room
+from reconciler.plan.next_action import Step
 from reconciler.plan.observed import EffectKind, ObservedProcess
-from reconciler.plan.step import Step
 from reconciler.plan.wording import amount
 
 _CURE = "ask for a smaller context, or set skip_memory_check: true"

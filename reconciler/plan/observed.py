@@ -82,6 +82,11 @@ class ObservedProcess:
         return self.adopted is not None and self.adopted.was_loaded
 
     @property
+    def is_asked(self) -> bool:
+        """Whether it still serves: it has not answered this agent yet."""
+        return self.loaded_at is None and self.was_loaded
+
+    @property
     def is_sound(self) -> bool:
         """Neither dead nor hanging, for all that is known."""
         return not self.died and self.hung is None

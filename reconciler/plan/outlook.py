@@ -2,9 +2,9 @@
 
 from reconciler.plan.actions import Draining, KeepBackend, Outlook, StopBackend, Target
 from reconciler.plan.case import Case, at_ease, is_stopping
+from reconciler.plan.next_action import Step
 from reconciler.plan.observed import EffectKind, ObservedProcess, ProcessPhase
 from reconciler.plan.phase import State
-from reconciler.plan.step import Step
 
 
 def outlook(case: Case, step: Step) -> Outlook | None:
@@ -28,6 +28,7 @@ def outlook(case: Case, step: Step) -> Outlook | None:
         model=case.name,
         state=state,
         reason=step.explained,
+        left_pid=case.leftovers[0].pid if case.leftovers else None,
         retry_at=_retry_at(step),
         needs=case.seen.needs,
         download_bytes=case.seen.download_bytes,

@@ -19,11 +19,12 @@ from reconciler.plan.actions import (
 from reconciler.plan.case import Case, cases
 from reconciler.plan.desired import Desired
 from reconciler.plan.ids import ModelName
+from reconciler.plan.next_action import Step
 from reconciler.plan.observed import Observed
 from reconciler.plan.outlook import outlook
 from reconciler.plan.rails import held_actions, notes_of, railed, told_of
 from reconciler.plan.room import grant, rank
-from reconciler.plan.step import Step, next_step
+from reconciler.plan.step import next_step
 
 _ORDER = {
     kind: number
@@ -94,8 +95,8 @@ def _unread(desired: Desired | None, observed: Observed) -> tuple[str, ...]:
 
 
 def _unknown(step: Step, why: str) -> Step:
-    """No action, and no time at which there would be one."""
-    if step.action is None:
+    """No action, and no time at which there would be one; but to take a stop back stops nothing."""
+    if step.action is None or isinstance(step.action, KeepBackend):
         return replace(step, retry=None, deadline=None)
     return step.waiting(f"{why}: {step.action.reason}")
 

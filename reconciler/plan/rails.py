@@ -10,13 +10,13 @@ A rail only ever holds back: with none of them the steps are as they were.
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from reconciler.plan.actions import Action, Outlook, StopBackend
+from reconciler.plan.actions import Action, KeepBackend, Outlook, StopBackend
 from reconciler.plan.case import Case, is_stopping
 from reconciler.plan.desired import Desired, WaitingRevision
 from reconciler.plan.ids import ModelName
 from reconciler.plan.maintenance import Maintenance
+from reconciler.plan.next_action import Step
 from reconciler.plan.observed import Observed, ObservedProcess
-from reconciler.plan.step import Step
 from reconciler.plan.stop_limit import DEFAULT_STOP_LIMIT, StopLimit
 
 
@@ -69,8 +69,9 @@ def railed(case: Case, step: Step, desired: Desired, maintenance: Maintenance | 
 
 
 def held_back(step: Step, why: str) -> Step:
-    """Observe and report: no action, and no time at which there would be one."""
-    if step.action is None:
+    """Observe and report: no action, and no time at which there would be one. To take a stop back
+    stops nothing, and it is too late for that later."""
+    if step.action is None or isinstance(step.action, KeepBackend):
         return replace(step, retry=None, deadline=None)
     return replace(step.waiting(f"{why}: {step.action.reason}"), held=step.action)
 

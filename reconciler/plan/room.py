@@ -18,9 +18,9 @@ from reconciler.plan.devices import (
 from reconciler.plan.fitting import Ledger
 from reconciler.plan.ids import ModelName
 from reconciler.plan.memory import Pool, Room
+from reconciler.plan.next_action import Step
 from reconciler.plan.observed import EffectKind, Leftover
 from reconciler.plan.phase import State
-from reconciler.plan.step import Step
 from reconciler.plan.wording import pids
 
 _KEEPS = "strategy: surge keeps what serves until there is room for both; recreate would stop it"

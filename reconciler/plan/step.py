@@ -1,10 +1,9 @@
 """What is next for one model, as if it were alone on the node."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from reconciler.plan.actions import (
     AbortFetch,
-    Action,
     FetchFiles,
     KeepBackend,
     StartBackend,
@@ -13,7 +12,7 @@ from reconciler.plan.actions import (
 )
 from reconciler.plan.case import DIED, Case, at_ease
 from reconciler.plan.desired import DesiredModel, Strategy
-from reconciler.plan.ids import ModelName
+from reconciler.plan.next_action import Retry, Step, failed, stop_failed
 from reconciler.plan.observed import (
     EffectKind,
     Failure,
@@ -22,64 +21,10 @@ from reconciler.plan.observed import (
     ProcessPhase,
 )
 from reconciler.plan.phase import State
-from reconciler.plan.retry import failure_that_counts, next_attempt_at, told
-from reconciler.plan.wording import GIVING_UP_WOULD_DO, as_written, ordinal, span
-
-_BLOCKED = (
-    "blocked until the manifest, the files or the node change, or `xgen-model reconcile --retry`"
-)
-_DAMAGED = (
-    "blocked until the hub holds another file there, the manifest changes, or "
-    "`xgen-model reconcile --retry`"
-)
+from reconciler.plan.retry import failure_that_counts, next_attempt_at
+from reconciler.plan.wording import GIVING_UP_WOULD_DO, as_written, ordinal
 
 _GIVES_UP = "no room for the files of both, and `keep_last_good: false` gives up what serves"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retry:
-    """When a failure is tried again: the moment, and how long after the failure that is."""
-
-    at: float
-    delay_seconds: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """The next action for a model, or why there is none.
-
-    `state` and `reason` speak of the desired instance, as they are once the action is dispatched.
-    `needs_room`: the action loads a model, or makes way for that: it is granted only together with
-    a load slot and the devices. `surges`: it loads it beside the process that serves; where there
-    is no room for both, `instead` is done. `stays`: it needs other devices for that than the spare
-    ones: those that the process holds. `deadline`: when a load has taken too long, or a rail lets
-    go. `held`: the action that a rail holds back (`rails`).
-    """
-
-    state: State
-    reason: str
-    action: Action | None = None
-    needs_room: bool = False
-    surges: bool = False
-    instead: "Step | None" = None
-    stays: bool = False
-    retry: Retry | None = None
-    deadline: float | None = None
-    held: Action | None = None
-
-    @property
-    def explained(self) -> str:
-        """The reason, and when there will be another try. It says the same at every tick."""
-        if self.retry is None:
-            return self.reason
-        return f"{self.reason}; next try after {span(self.retry.delay_seconds)}"
-
-    def waiting(self, reason: str) -> "Step":
-        """The same step without its action, for this reason."""
-        if self.action is None:
-            return self
-        under_way = self.state in (State.CACHING, State.LOADING)
-        return Step(state=State.PENDING if under_way else self.state, reason=reason)
 
 
 def next_step(case: Case, now: float) -> Step:
@@ -96,6 +41,8 @@ def next_step(case: Case, now: float) -> Step:
         return kept
     step = replace(_free(case, now), needs_room=False, retry=None, deadline=None)
     if wanted is None or step.action is None:
+        return replace(step, action=None)
+    if isinstance(step.action, StopLeftover):
         return replace(step, action=None)
     if step.state is State.LOADED:
         return replace(step, action=None, reason=f"{_under_way(case, effect)} is being stopped")
@@ -153,7 +100,7 @@ def _unwanted(case: Case) -> Step:
 def _free(case: Case, now: float) -> Step:
     """The step when nothing is under way."""
     if case.leftovers:
-        return _end_leftover(case)
+        return _end_leftover(case, now)
     if case.surplus:
         return _end_surplus(case, now)
     process = case.process
@@ -316,16 +263,6 @@ def _barred(case: Case, failure: Failure | None, now: float) -> Step | None:
     return step
 
 
-def failed(model: ModelName, failure: Failure) -> Step:
-    """What is said of it until it is tried again."""
-    due = next_attempt_at(failure, key=model)
-    if due is None:
-        why = f"{told(failure)}; {_DAMAGED if failure.damaged else _BLOCKED}"
-        return Step(state=State.BLOCKED, reason=why)
-    retry = Retry(at=due, delay_seconds=due - failure.at)
-    return Step(state=State.ERROR, reason=told(failure), retry=retry)
-
-
 def _stop(
     case: Case,
     process: ObservedProcess,
@@ -340,13 +277,10 @@ def _stop(
 
     `cause`: see `StopBackend`; None: all of the reason.
     """
-    failed = case.seen.failure
-    if failed is not None and failed.during == "stop":
-        due = next_attempt_at(replace(failed, permanent=False), key=case.name) or now
-        if now < due:
-            retry = Retry(at=due, delay_seconds=due - failed.at)
-            why = f"{reason}; {failed.reason}"
-            return replace(step, action=None, needs_room=False, reason=why, retry=retry)
+    if (waits := stop_failed(case, now)) is not None:
+        why, retry = waits
+        why = f"{reason}; {why}"
+        return replace(step, action=None, needs_room=False, reason=why, retry=retry)
     stop = StopBackend(
         model=case.name,
         nonce=process.nonce,
@@ -378,8 +312,13 @@ def _ran_seconds(process: ObservedProcess, failure: str | None) -> float | None:
 def _end_surplus(case: Case, now: float) -> Step:
     """Two live processes of one model are there only for a surge, one of each instance (R6;
     scenario 9, llama-swap#281)."""
-    ends = case.surplus[0]
-    step = replace(_free(replace(case, surplus=()), now), needs_room=False)
+    step = _free(replace(case, surplus=()), now)
+    ends = next((each for each in case.surplus if not case.stands_by(each)), None)
+    if ends is None:
+        if case.process is None or not isinstance(step.action, StartBackend):
+            return step
+        return step.waiting(f"goes on once pid {case.process.pid} has answered")
+    step = replace(step, needs_room=False)
     waits = step.waiting(f"goes on once pid {ends.pid} has ended")
     step = waits if case.wanted is not None else replace(step, action=None)
     if ends.died:
@@ -391,12 +330,15 @@ def _end_surplus(case: Case, now: float) -> Step:
     return replace(stop, action=replace(stop.action, revocable=stop.action.drain))
 
 
-def _end_leftover(case: Case) -> Step:
+def _end_leftover(case: Case, now: float) -> Step:
     """What an earlier agent left, and cannot be adopted, ends before anything starts."""
     first = case.leftovers[0]
     why = f": {first.why}" if first.why else ""
     reason = f"pid {first.pid} was left by an earlier agent{why}"
     if first.stopping:
         return Step(state=State.UNLOADING, reason=reason)
+    if (waits := stop_failed(case, now)) is not None:
+        failed, retry = waits
+        return Step(state=State.UNLOADING, reason=f"{reason}; {failed}", retry=retry)
     stop = StopLeftover(model=case.name, nonce=first.nonce, pid=first.pid, reason=reason)
     return Step(state=State.UNLOADING, reason=reason, action=stop)

@@ -4,6 +4,7 @@ import signal
 
 import pytest
 
+from tests.cli.command import xgen_model
 from tests.e2e.agent import Agent, is_alive
 from tests.e2e.conftest import MakeAgent
 from tests.e2e.manifests import manifest, model
@@ -78,6 +79,40 @@ def test_what_serves_and_what_loads_is_left_and_taken_over(leaving: Agent) -> No
     assert {entry["name"]: entry["pid"] for entry in leaving.self_view()["models"]} == pids
     assert leaving.stop() == 0
     assert leaving.processes() == []
+
+
+@pytest.mark.slow
+def test_a_change_that_is_left_in_its_middle_is_told_and_finished_by_the_next_agent(
+    leaving: Agent,
+) -> None:
+    begin(leaving, model("a", env=ENDLESS), a="loaded")
+    old = leaving.model("a")["pid"]  # type: ignore[index]
+    gate = leaving.root / "may-load"
+    leaving.write(manifest(model("a", env=f'{{STAND_IN: "--ready-when {gate}"}}')))
+    coming = leaving.wait_model("a", lambda entry: (entry["target"] or {}).get("pid") is not None)
+    new = coming["target"]["pid"]
+    with stream_in_flight(leaving):
+        signal_once(leaving, "agent ending")
+        told = leaving.wait_model("a", lambda entry: "leaves it running" in entry["reason"])
+        assert (told["pid"], told["target"]["pid"]) == (old, new)
+        assert "leaves it loading" in told["target"]["reason"]
+        signal_once(leaving, "ending without waiting for requests")
+    assert ended(leaving) == 0
+
+    shown = xgen_model("status", "--data-dir", leaving.data)
+    assert (shown.returncode, shown.stdout) == (1, "")
+    assert f"pid {old} (a, which served when its agent ended) still runs" in shown.stderr
+    assert f"pid {new} (a, which was loading when its agent ended) still runs" in shown.stderr
+
+    leaving.start("--on-exit", "stop")
+    leaving.wait_up()
+    both = leaving.wait_model("a", lambda entry: entry["state"] == "loaded")
+    assert (both["pid"], both["target"]["pid"]) == (old, new)
+    gate.touch()
+    done = leaving.wait_model("a", lambda entry: entry["pid"] == new and not entry["draining"])
+    assert (done["state"], done["target"]) == ("loaded", None)
+    wait_until(lambda: leaving.processes() == [new], what="the end of the old process")
+    assert leaving.stop() == 0
 
 
 @pytest.mark.slow

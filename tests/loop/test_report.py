@@ -66,6 +66,14 @@ def test_a_push_that_comes_beside_what_serves_says_how_far_it_is() -> None:
     assert coming.newer.reason == "news; 476.8 of 953.7 MiB (50 %), 48 MiB/s, 10 s left"
 
 
+def test_what_an_earlier_agent_left_is_shown_with_its_pid() -> None:
+    """`kill` and `/proc` ask for it, and nothing else of the model lives."""
+    left = Outlook(model=M, state=State.UNLOADING, reason="pid 4 was left", left_pid=4)
+
+    assert reported(left).pid == 4
+    assert reported(left).endpoint is None
+
+
 OLD, NEW = view("old", loaded=True), replace(view("new"), progress="health: 503 Loading model")
 
 

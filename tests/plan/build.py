@@ -276,6 +276,8 @@ def outlook_lines(outlook: Outlook) -> list[str]:
     if outlook.target is not None:
         target = outlook.target
         lines.append(f"→ {target.spec_hash} {target.state}: {target.reason}")
+    if outlook.left_pid is not None:
+        lines.append(f"left pid {outlook.left_pid}")
     if outlook.asked_again:
         lines.append("asked again")
     for each in outlook.draining:

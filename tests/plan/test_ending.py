@@ -1,10 +1,12 @@
 """While the agent ends, what lives stops and nothing starts; the states stay legal."""
 
+from typing import Any
+
 import pytest
 
-from reconciler.plan.actions import Outlook, Plan, StartBackend
-from reconciler.plan.ending import ending
-from reconciler.plan.ids import FilesDigest, Instance, ModelName, SpecHash
+from reconciler.plan.actions import Draining, Outlook, Plan, StartBackend, Target
+from reconciler.plan.ending import Left, ending
+from reconciler.plan.ids import FilesDigest, Instance, ModelName, Nonce, SpecHash
 from reconciler.plan.phase import State, advance
 
 M = ModelName("m")
@@ -50,11 +52,45 @@ def test_what_failed_goes_on_saying_why() -> None:
 
 @pytest.mark.parametrize("kept", [State.LOADED, State.LOADING])
 def test_what_is_left_stays_as_it_is_whatever_was_planned_for_it(kept: State) -> None:
-    plan = ending(made(State.UNLOADING), {M}, {M: kept})
+    plan = ending(made(State.UNLOADING), {M}, {M: left(kept)})
     shown = plan.outlook[0]
     assert (plan.actions, shown.state) == ((), kept)
     assert shown.reason == "the agent ends and leaves it running"
     assert advance(kept, shown.state)
+
+
+def test_of_a_change_that_is_left_both_processes_are_told() -> None:
+    """The one that loads was shown nowhere, and an operator took it for a stray."""
+    coming = Target(spec_hash=SpecHash("1:b"), state=State.LOADING, reason="loads (pid 8)")
+    shown = surging(coming=Nonce("new"), target=coming)
+
+    (told,) = ending(shown, {M}, {M: left(State.LOADED, "old", "new")}).outlook
+    (alone,) = ending(shown, {M}, {M: left(State.LOADED, "old")}).outlook
+
+    assert told.target is not None
+    assert (told.target.spec_hash, told.target.state) == ("1:b", State.LOADING)
+    assert "leaves it loading" in told.target.reason
+    assert told.coming == "new"
+    assert alone.target is None
+
+
+def test_of_a_change_that_is_done_the_old_one_is_told_as_left_or_as_ending() -> None:
+    old = Draining(nonce=Nonce("old"), pid=7, spec_hash=SpecHash("1:a"), reason="spec changed")
+    shown = surging(draining=(old,))
+
+    (kept,) = ending(shown, {M}, {M: left(State.LOADED, "old", "new")}).outlook
+    (going,) = ending(shown, {M}, {M: left(State.LOADED, "new")}).outlook
+
+    assert "leaves it to the next one" in kept.draining[0].reason
+    assert going.draining == (old,)
+
+
+def surging(**more: Any) -> Plan:
+    return Plan(outlook=(Outlook(model=M, state=State.LOADED, reason="serves", **more),))
+
+
+def left(state: State, *processes: str) -> Left:
+    return Left(state=state, processes=frozenset(map(Nonce, processes)))
 
 
 def test_of_what_still_stops_nothing_is_left() -> None:
