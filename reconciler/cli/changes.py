@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from reconciler.cli.estimate import Fields, changed_needs
-from reconciler.cli.forecast import Forecast, files_of, forecast
 from reconciler.plan.actions import Action, FetchFiles, Outlook, StartBackend, StopBackend
 from reconciler.plan.changes import STARTING, Change, FieldChange, NodeChanges, Verb
 from reconciler.plan.desired import Desired, DesiredModel, Strategy
@@ -20,6 +19,7 @@ from reconciler.plan.observed import (
     ObservedProcess,
 )
 from reconciler.plan.phase import State
+from reconciler.plan.rehearsal import Rehearsal, files_of, planner_alone, rehearse
 from reconciler.plan.shares import share_of
 
 
@@ -75,7 +75,7 @@ def changes(
         },
         max_parallel_loads=len(wanted) + 1,
     )
-    ahead = forecast(desired, observed)
+    ahead = rehearse(observed, planner_alone(desired, _NOW), _NOW)
     not_here = {other.name: other.reason for other in desired.elsewhere}
     return NodeChanges(
         node=desired.node,
@@ -84,10 +84,11 @@ def changes(
             for name in sorted(wanted.keys() | there.keys())
         ),
         elsewhere=tuple(other for other in desired.elsewhere if other.name not in there),
-        notes=ahead.notes,
+        notes=ahead.last.plan.notes,
     )
 
 
+_NOW = 0.0
 _REMOVED = "removed from the manifest, and not running"
 _OF_FILES = ("source", "file", "digest", "format")
 _Files = tuple[object, ...]
@@ -186,12 +187,12 @@ def _change(
     name: ModelName,
     model: DesiredModel | None,
     now: Running | None,
-    ahead: Forecast,
+    ahead: Rehearsal,
     fields: Mapping[ModelName, tuple[Fields, Fields]],
     not_here: Mapping[ModelName, str],
 ) -> Change:
-    actions = ahead.actions.get(name, ())
-    outlook = ahead.outlook.get(name)
+    actions = ahead.of(name)
+    outlook = next((each for each in ahead.last.plan.outlook if each.model == name), None)
     verb = _verb(actions)
     differing = _differing(model, now, fields, whole=verb in (Verb.RESTART, Verb.SURGE))
     refusal = (_refusal(now, model) if now is not None else None) or _blocked(outlook)

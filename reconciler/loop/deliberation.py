@@ -12,7 +12,8 @@ from reconciler.loop.books import Books
 from reconciler.loop.fallbacks import Fallbacks
 from reconciler.loop.gpus import Families, GpuLedger, Gpus
 from reconciler.loop.memory import Memory
-from reconciler.loop.observation import Looks, Observer, Seen, observed
+from reconciler.loop.observation import Looks, Seen, observed
+from reconciler.loop.observer import Observer
 from reconciler.loop.reverts import Reverts
 from reconciler.loop.surging import Surges
 from reconciler.plan.actions import Plan

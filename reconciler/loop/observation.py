@@ -1,22 +1,14 @@
 """What is there, as the planner wants it: processes, effects under way, files, engines."""
 
-import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 
-from reconciler.apply.backends import Backends, BackendView
-from reconciler.apply.effects import Effects
-from reconciler.apply.secret_values import secret_values
-from reconciler.backend.engines import Assessment, Engines
-from reconciler.backend.standing_in import standing_in
-from reconciler.cache.model_cache import ModelCache
-from reconciler.errors import Rejected, Transient
+from reconciler.apply.backends import BackendView
+from reconciler.backend.engines import Assessment
 from reconciler.loop.books import Books
-from reconciler.loop.gpu_memory import GpuFigures, Successions
-from reconciler.loop.memory import Memory, MemoryWatch
-from reconciler.loop.offered import Offered, Told, offered
-from reconciler.plan.desired import DesiredModel, SecretRef
+from reconciler.loop.memory import Memory
+from reconciler.loop.offered import Offered
+from reconciler.plan.desired import DesiredModel
 from reconciler.plan.gpu_claims import Claim
 from reconciler.plan.ids import FilesDigest, Instance, ModelName, Nonce
 from reconciler.plan.memory import Pool
@@ -33,7 +25,7 @@ from reconciler.plan.observed import (
 )
 
 Views = Mapping[ModelName, tuple[BackendView, ...]]
-_ON_CPU = Claim()
+ON_CPU = Claim()
 _NOT_ASKED = Offered()
 
 
@@ -59,7 +51,7 @@ class Look:
     desired: DesiredModel
     files: FilesCached | None
     assessment: Assessment
-    claim: Claim = _ON_CPU
+    claim: Claim = ON_CPU
     offered: Offered = _NOT_ASKED
     secrets: Secrets = Secrets()
     hint: str | None = None
@@ -126,147 +118,6 @@ class Seen:
             name: tuple(view for view in views if view.nonce not in self.reads_removed)
             for name, views in self.views.items()
         }
-
-
-class Observer:
-    """Asks the parts of the agent; changes nothing. `hints` and `offers`: see `Look`, as of now; no
-    `offers`: nobody asks."""
-
-    def __init__(
-        self,
-        *,
-        cache: ModelCache,
-        engines: Engines,
-        backends: Backends,
-        effects: Effects,
-        memory: MemoryWatch,
-        environment: Mapping[str, str],
-        hung: Callable[[], Mapping[Nonce, Hang]],
-        hints: Mapping[ModelName, str] = MappingProxyType({}),
-        offers: Told | None = None,
-    ) -> None:
-        self._offers = offers
-        self._hung = hung
-        self._hints = hints
-        self._cache = cache
-        self._engines = engines
-        self._backends = backends
-        self._effects = effects
-        self._memory = memory
-        self._environment = environment
-        self._inventory = engines.inventory
-        self._looks: Looks = {}
-        self._successions = Successions()
-
-    @property
-    def engines_known(self) -> bool:
-        """At the last look."""
-        return self._inventory.known
-
-    def see(self) -> Seen:
-        """To be called together with booking, with nothing awaited between: else an end could be
-        seen whose failure is not in the books yet."""
-        views: dict[ModelName, tuple[BackendView, ...]] = {}
-        for view in self._backends.live():
-            views[view.model] = (*views.get(view.model, ()), view)
-        return Seen(
-            views=views,
-            in_flight=self._effects.in_flight(),
-            leftovers=self._backends.leftovers(),
-            hung=self._hung(),
-            engines_failure=self._engines.inventory.failure,
-        )
-
-    def look(
-        self,
-        models: Iterable[DesiredModel],
-        views: Views,
-        claims: Mapping[ModelName, Claim] = MappingProxyType({}),
-    ) -> Looks:
-        """Ask the cache about each model, and the engines about each that is not as it was.
-
-        `claims`: which GPUs models get; one without an entry gets none. Secrets are read only for
-        what does not run as it is wanted, and not kept. The very value of the call before where
-        nothing is new. For a thread: it reads the disk.
-        """
-        before, self._inventory = self._inventory, self._engines.inventory
-        if self._inventory is not before:
-            self._looks = {}
-        looks = {
-            model.name: self._look(
-                model, views.get(model.name, ()), claims.get(model.name, _ON_CPU)
-            )
-            for model in models
-        }
-        if looks != self._looks or self._inventory is not before:
-            self._looks = looks
-        return self._looks
-
-    async def memory(self, looks: Looks, seen: Seen, figures: GpuFigures) -> Memory | None:
-        """Read while something is to be started that needs it: else it would be news at each tick.
-
-        None: nothing is, or nobody tells.
-        """
-        asking = {
-            name: look for name, look in looks.items() if _asks(look, seen.sound.get(name, ()))
-        }
-        successors = {
-            (name, look.wanted): look.claim.devices
-            for name, look in asking.items()
-            if look.wanted is not None and seen.views.get(name)
-        }
-        figures = replace(figures, replaced=self._successions.see(successors, figures.now))
-        if not asking:
-            self._memory.forget()
-            return None
-        views = [view for each in seen.views.values() for view in each]
-        families = self._backends.families()
-        return await asyncio.to_thread(self._memory.look, families, views, figures)
-
-    def _look(self, model: DesiredModel, views: tuple[BackendView, ...], claim: Claim) -> Look:
-        files = self._cache.lookup(model.spec) if model.enabled else None
-        offer = offered(self._offers, model, files, self._engines)
-        look = self._looks.get(model.name)
-        if look is None or not look.still_holds(model, files, claim, offer):
-            assessment = Assessment()  # of a model whose devices are not settled nothing is known
-            if claim.refusal is None and claim.unknown is None:
-                assessment = self._assess(model, files, claim, offer)
-            look = Look(
-                desired=model,
-                files=files,
-                assessment=assessment,
-                claim=claim,
-                offered=offer,
-            )
-        secrets, hint = self._secrets(model, files, views), self._hints.get(model.name)
-        if (secrets, hint) == (look.secrets, look.hint):
-            return look
-        return replace(look, secrets=secrets, hint=hint)
-
-    def _assess(
-        self, model: DesiredModel, files: FilesCached | None, claim: Claim, hub: Offered
-    ) -> Assessment:
-        assessment = self._engines.assess(model, files, claim.devices, hub.offer)
-        source = model.stands_in_for
-        if source is None:
-            return assessment
-        its_files = self._cache.lookup(source)
-        verdict = self._engines.assess(replace(model, spec=source), its_files, claim.devices)
-        return standing_in(assessment, source.source, verdict)
-
-    def _secrets(
-        self, model: DesiredModel, files: FilesCached | None, views: tuple[BackendView, ...]
-    ) -> Secrets:
-        refers = any(isinstance(value, SecretRef) for value in model.spec.env.values())
-        if not refers or not model.enabled or any(_runs(model, files, view) for view in views):
-            return Secrets()
-        try:
-            secret_values(model, self._environment)
-        except Rejected as exc:
-            return Secrets(refusal=str(exc))
-        except Transient as exc:
-            return Secrets(hindrance=str(exc))
-        return Secrets()
 
 
 def observed(
@@ -347,19 +198,12 @@ def seen_of(
     )
 
 
-def _asks(look: Look, views: tuple[BackendView, ...]) -> bool:
-    """Whether it is to be started, for all that the files, the engines and the processes say."""
-    if not look.assessment.needs:
-        return False
-    return not any(_runs(look.desired, look.files, view) for view in views)
-
-
 def is_run_by(look: Look, view: BackendView) -> bool:
     """Whether this is what is wanted, for all that is known of the files."""
-    return _runs(look.desired, look.files, view)
+    return runs(look.desired, look.files, view)
 
 
-def _runs(model: DesiredModel, files: FilesCached | None, view: BackendView) -> bool:
+def runs(model: DesiredModel, files: FilesCached | None, view: BackendView) -> bool:
     """Whether this is what is wanted, as far as one can know."""
     instance = view.instance
     if instance.spec_hash != model.spec_hash:

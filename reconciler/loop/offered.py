@@ -2,15 +2,21 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
-from reconciler.backend.engines import Engines
 from reconciler.backend.offer import HubSays, Offer
-from reconciler.plan.desired import DesiredModel, Format
+from reconciler.plan.desired import DesiredModel, Format, ModelSpec
 from reconciler.plan.ids import ModelName
 from reconciler.plan.observed import FilesCached
 
 Told = Mapping[ModelName, HubSays]
 _ASKED = "the hub is being asked which format its files have, and how large they are"
+
+
+class Formats(Protocol):
+    """The engines."""
+
+    def likely_format(self, spec: ModelSpec) -> Format: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +32,7 @@ class Offered:
 
 
 def offered(
-    told: Told | None, model: DesiredModel, files: FilesCached | None, engines: Engines
+    told: Told | None, model: DesiredModel, files: FilesCached | None, engines: Formats
 ) -> Offered:
     """`told` None: nobody asks. What lies in place is never asked for."""
     spec = model.spec

@@ -43,7 +43,7 @@ from reconciler.loop.intent import Intent
 from reconciler.loop.keeping import Keeping
 from reconciler.loop.launch_drifts import LaunchDrifts
 from reconciler.loop.memory import MemoryWatch
-from reconciler.loop.observation import Observer
+from reconciler.loop.observer import Observer
 from reconciler.loop.pardons import Pardons
 from reconciler.loop.publisher import Publisher
 from reconciler.loop.reconciler import Reconciler

@@ -13,7 +13,8 @@ from reconciler.backend.model_info import ModelInfo
 from reconciler.backend.offer import HubSays, Offer
 from reconciler.cache.model_cache import ModelCache
 from reconciler.loop.books import Books
-from reconciler.loop.observation import Looks, Observer, Secrets, Seen, observed
+from reconciler.loop.observation import Looks, Secrets, Seen, observed
+from reconciler.loop.observer import Observer
 from reconciler.plan.desired import DesiredModel, Format, SecretRef
 from reconciler.plan.gpus import Gpu
 from reconciler.plan.ids import FilesDigest, Instance, ModelName, SpecHash
