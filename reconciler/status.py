@@ -110,8 +110,9 @@ class ModelDetail:
     `spec`, `timeouts` and `place` are None for one that only still runs. `argv`: of the process,
     without its secrets. `failures_in_a_row`: what the backoff counts; `permanent`: it is blocked.
     `warnings`: of how its process was started. `failures`: the last ones, oldest first.
-    `restart_causes`: how often, by cause. `needs`: of
-    memory, by the spec. `download_bytes`: of its files that are not here; None: not known.
+    `restart_causes`: how often, by cause. `expected_load_seconds`: of the spec that is wanted, by
+    what it has taken here; None: not known. `needs`: of memory, by the spec. `download_bytes`: of
+    its files that are not here; None: not known.
     """
 
     enabled: bool = True
@@ -125,6 +126,7 @@ class ModelDetail:
     started_at: str | None = None
     loaded_at: str | None = None
     load_seconds: float | None = None
+    expected_load_seconds: float | None = None
     restart_causes: tuple[tuple[str, int], ...] = ()
     failures_in_a_row: int = 0
     permanent: bool = False

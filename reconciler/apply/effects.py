@@ -281,13 +281,16 @@ class Effects:
         self, action: StopBackend, timeouts: Timeouts, recall: Recall | None
     ) -> Outcome | None:
         stopper = self._stopper
-        if not await stopper.stop(action.nonce, timeouts, drain=action.drain, recall=recall):
+        took = await stopper.stop(action.nonce, timeouts, drain=action.drain, recall=recall)
+        if took is None:
             return None
         return BackendStopped(
             model=action.model,
             nonce=action.nonce,
             failure=action.failure,
             ran_seconds=action.ran_seconds,
+            drain_seconds=took.drain_seconds if action.drain else None,
+            stop_seconds=took.stop_seconds if action.drain else None,
         )
 
     async def _stop_leftover(self, action: StopLeftover, timeouts: Timeouts) -> Outcome:

@@ -21,6 +21,7 @@ from reconciler.apply.kept_spec import decode_spec, encode_spec
 from reconciler.atomic_file import PARTIAL, cause_and_cure
 from reconciler.errors import Transient
 from reconciler.own_files import FilesKept, Look, OwnFile, OwnFiles, look_at
+from reconciler.plan.durations import UNTIMED, Durations, LoadTime, StopTime
 from reconciler.plan.ids import FilesDigest, GpuUuid, Instance, ModelName, SpecHash
 from reconciler.plan.observed import Failure
 from reconciler.plan.revert import LastGood
@@ -61,6 +62,7 @@ class History:
     blocks: tuple[Block, ...] = ()
     loaded: tuple[Instance, ...] = ()
     last_good: LastGood | None = None
+    durations: Durations = UNTIMED
 
 
 class _Block(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -92,12 +94,32 @@ class _LastGood(msgspec.Struct, frozen=True, kw_only=True):
     gpus: tuple[GpuUuid, ...]
 
 
+_Seconds = Annotated[float, msgspec.Meta(ge=0)]
+
+
+class _Load(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    backend: str
+    source: str
+    spec_hash: SpecHash
+    seconds: _Seconds
+    file: str | None = None
+    after_fetch: bool = False
+    waited_seconds: _Seconds = 0.0
+
+
+class _Stop(msgspec.Struct, frozen=True, kw_only=True):
+    drain_seconds: _Seconds
+    seconds: _Seconds
+
+
 class _File(msgspec.Struct, frozen=True, kw_only=True):
     version: int
     model: ModelName
     blocks: tuple[_Block, ...]
     loaded: tuple[tuple[SpecHash, FilesDigest], ...]
     last_good: _LastGood | None
+    loads: tuple[_Load, ...] = ()
+    stops: tuple[_Stop, ...] = ()
 
 
 class _Version(msgspec.Struct):
@@ -244,6 +266,12 @@ def _encode(model: ModelName, history: History) -> bytes:
         )
         if good is not None
         else None,
+        loads=tuple(
+            msgspec.convert(each, _Load, from_attributes=True) for each in history.durations.loads
+        ),
+        stops=tuple(
+            msgspec.convert(each, _Stop, from_attributes=True) for each in history.durations.stops
+        ),
     )
     return msgspec.json.format(msgspec.json.encode(written), indent=1) + b"\n"
 
@@ -283,6 +311,14 @@ def _decode(path: Path, content: bytes, at: float) -> tuple[ModelName, History]:
         blocks=tuple(_read(block, at) for block in file.blocks),
         loaded=tuple(Instance(spec_hash=a, files_digest=b) for a, b in file.loaded),
         last_good=_good(file.last_good) if file.last_good is not None else None,
+        durations=_durations(file),
+    )
+
+
+def _durations(file: _File) -> Durations:
+    return Durations(
+        loads=tuple(LoadTime(**msgspec.structs.asdict(each)) for each in file.loads),
+        stops=tuple(StopTime(**msgspec.structs.asdict(each)) for each in file.stops),
     )
 
 

@@ -18,12 +18,15 @@ class FilesFetched:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendStopped:
     """`failure`: the stop was itself a failure of the instance, for this reason. `ran_seconds`: as
-    in `StopBackend`."""
+    in `StopBackend`. `drain_seconds`, `stop_seconds`: how long it took, of one that had served;
+    None: of others."""
 
     model: ModelName
     nonce: Nonce
     failure: str | None = None
     ran_seconds: float | None = None
+    drain_seconds: float | None = None
+    stop_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,7 @@
 """Stopping one backend: its requests end first, unless somebody is in a hurry (R10)."""
 
 import asyncio
+from dataclasses import dataclass
 from typing import Protocol
 
 import structlog
@@ -48,6 +49,14 @@ class Recall:
         return self.called.is_set()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Took:
+    """How long a stop took: until no request was waited for any longer, and from then on."""
+
+    drain_seconds: float
+    stop_seconds: float
+
+
 class Stopper:
     """Stops backends of this agent, and what earlier ones left."""
 
@@ -58,22 +67,25 @@ class Stopper:
 
     async def stop(
         self, nonce: Nonce, timeouts: Timeouts, *, drain: bool, recall: Recall | None = None
-    ) -> bool:
+    ) -> Took | None:
         """Let the backend's requests end, then climb the ladder. Raises Transient: survivors.
 
-        False: it was taken back, and no signal was sent.
+        None: it was taken back, and no signal was sent.
         """
+        clock = asyncio.get_running_loop().time
+        began = clock()
         if drain:
             await self.drain(nonce, timeouts.drain, recall)
         if recall is not None and recall.settle():
-            return False
+            return None
+        drained = clock()
         await self._backends.stop(  # nothing is awaited between that and the begin of the ladder
             nonce,
             stop_seconds=timeouts.stop,
             kill_seconds=timeouts.kill,
             hurry=self._hurry.killing,
         )
-        return True
+        return Took(drain_seconds=drained - began, stop_seconds=clock() - drained)
 
     async def drain(self, nonce: Nonce, seconds: float, recall: Recall | None = None) -> None:
         """Let the backend's requests end, for so long and while nobody is in a hurry, nor takes it

@@ -10,7 +10,8 @@ from reconciler.cache.demand import Demand, refusal
 from reconciler.cache.eviction import Freed, Unit, choose_evictions, freed_by
 from reconciler.cache.inventory import LastUses, StoredRevision, stock
 from reconciler.cache.pins import Pins
-from reconciler.plan.evictions import Evicted, Evictions, NoFit
+from reconciler.plan.changes import Evicted
+from reconciler.plan.evictions import Evictions, NoFit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -94,6 +94,7 @@ class Archive:
                 failures=[block.failure for block in blocks],
                 loaded=history.loaded,
                 last_good=history.last_good,
+                durations=history.durations,
             )
 
     def review(self, roll: Roll | None) -> Iterator[Lifted]:
@@ -157,7 +158,10 @@ class Archive:
             at = self._moment(key, failure.at)
             blocks.append(Block(failure=replace(failure, at=0.0), circumstances=there, at=at))
         return History(
-            blocks=tuple(blocks), loaded=books.loaded(model), last_good=books.last_good(model)
+            blocks=tuple(blocks),
+            loaded=books.loaded(model),
+            last_good=books.last_good(model),
+            durations=books.stopwatch.past(model),
         )
 
     def _circumstances(self, look: Look | None, roll: Roll | None) -> Circumstances:

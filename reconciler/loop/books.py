@@ -9,7 +9,9 @@ from types import MappingProxyType
 from reconciler.apply.backends import BackendExited, BackendView
 from reconciler.apply.outcomes import BackendStopped, EffectFailed, FilesFetched, Outcome
 from reconciler.backend.usage import refused_arguments
+from reconciler.loop.stopwatch import Stopwatch
 from reconciler.plan.desired import DesiredModel, OnFailure
+from reconciler.plan.durations import UNTIMED, Durations
 from reconciler.plan.ids import FilesDigest, Instance, ModelName, Nonce, SpecHash
 from reconciler.plan.observed import Failure, FilesCached
 from reconciler.plan.retry import after_failure
@@ -69,6 +71,7 @@ class Books:
         self._last_words: dict[Nonce, tuple[Instance, tuple[str, ...]]] = {}
         self._desired: Mapping[ModelName, Collection[SpecHash]] = {}
         self._policies: Mapping[ModelName, OnFailure] = {}
+        self.stopwatch = Stopwatch()
 
     def models(self) -> tuple[ModelName, ...]:
         return tuple(self._pages)
@@ -118,6 +121,7 @@ class Books:
         failures: Collection[Failure],
         loaded: Collection[Instance],
         last_good: LastGood | None,
+        durations: Durations = UNTIMED,
     ) -> None:
         """What an agent before this one has kept of it."""
         page = self._page(model)
@@ -125,6 +129,7 @@ class Books:
             page.failures[_key(failure)] = failure
         page.loaded.update(dict.fromkeys(loaded))
         page.last_good = last_good
+        self.stopwatch.restore(model, durations)
 
     def failures_in_a_row(self, model: ModelName) -> int:
         failure = self.failure(model)
@@ -242,6 +247,7 @@ class Books:
         self._enter(exited.model, failure)
 
     def book_outcome(self, outcome: Outcome, *, at: float) -> None:
+        self.stopwatch.book(outcome, at=at)
         match outcome:
             case FilesFetched():
                 self._forget(outcome.model, lambda failure: failure.during == "fetch")
@@ -251,6 +257,7 @@ class Books:
                 self._book_stop(outcome, at)
 
     def keep_only(self, models: Collection[ModelName]) -> None:
+        self.stopwatch.keep_only(models)
         for gone in self._pages.keys() - set(models):
             del self._pages[gone]
 

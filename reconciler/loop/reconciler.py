@@ -342,4 +342,5 @@ class Reconciler:
             noticed=scene.noticed.get(model),
             drifts=drifts,
             degraded=self._reverts.degraded(outlook),
+            past=self._books.stopwatch.past(model),
         )

@@ -12,6 +12,7 @@ from reconciler.loop.engine_report import engine_of, reason_of, with_drift
 from reconciler.masking import is_secret_name, masked_argv
 from reconciler.plan.actions import Outlook, Plan, Target
 from reconciler.plan.desired import DesiredModel
+from reconciler.plan.durations import UNTIMED, Durations, expected_load
 from reconciler.plan.gpu_roll import Roll
 from reconciler.plan.ids import ModelName, Nonce
 from reconciler.plan.observed import Failure, FilesCached, InFlight
@@ -40,6 +41,7 @@ class ModelFacts:
 
     `desired` is None for one that only still runs; `choice`: the backend that would be started.
     `files`: what is cached of it. `effect`: what is under way for it.
+    `past`: how long it has taken here.
     `drifts`: of processes that an earlier agent has started, as clauses.
     """
 
@@ -56,6 +58,7 @@ class ModelFacts:
     files: FilesCached | None = None
     noticed: Noticed | None = None
     degraded: str | None = None
+    past: Durations = UNTIMED
     drifts: Mapping[Nonce, str] = field(default_factory=dict)
 
     @property
@@ -281,6 +284,7 @@ def _detail(view: BackendView | None, facts: ModelFacts, wall: Wall) -> ModelDet
         started_at=wall(view.started_at) if view else None,
         loaded_at=wall(loaded_at) if loaded_at is not None else None,
         load_seconds=_load_seconds(view) if view else None,
+        expected_load_seconds=_expected_load_seconds(view, facts),
         restart_causes=facts.restart_causes,
         failures_in_a_row=facts.failures_in_a_row,
         permanent=facts.failure.permanent if facts.failure else False,
@@ -296,6 +300,20 @@ def _load_seconds(view: BackendView) -> float | None:
     if view.loaded_at is None or view.adopted is not None:
         return None
     return view.loaded_at - view.started_at
+
+
+def _expected_load_seconds(view: BackendView | None, facts: ModelFacts) -> float | None:
+    """Of what would be started now."""
+    desired, running = facts.desired, view.launch.backend if view else None
+    if desired is None:
+        return None
+    return expected_load(
+        facts.past,
+        backend=facts.choice.build.id if facts.choice else running,
+        spec=desired.spec,
+        spec_hash=desired.spec_hash,
+        after_fetch=facts.files is None,
+    ).seconds
 
 
 def _shown_argv(view: BackendView) -> tuple[str, ...]:

@@ -245,8 +245,9 @@ class Reverts:
 
 
 def note_good(books: Books, looks: Looks, seen: Seen) -> None:
-    """Enter what is loaded as what is to come back."""
+    """Enter what is loaded as what is to come back, and how long it took to load."""
     for name, look in looks.items():
+        books.stopwatch.see(look.desired, seen.views.get(name, ()))
         if not look.desired.keep_last_good:
             books.note_good(name, None)
         elif (good := good_of(look, seen.views.get(name, ()))) is not None:

@@ -47,6 +47,10 @@ class Durations:
     stops: tuple[StopTime, ...] = ()
 
 
+UNTIMED = Durations()
+"""Of a model that has done nothing here yet."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
     """`seconds` None: not known. `why`: where that is from, as a clause."""

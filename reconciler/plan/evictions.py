@@ -2,14 +2,7 @@
 
 from dataclasses import dataclass
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evicted:
-    """Files of one revision that would go. `size_bytes`: by which the cache is smaller then."""
-
-    prefix: str
-    revision: str
-    size_bytes: int
+from reconciler.plan.changes import Evicted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

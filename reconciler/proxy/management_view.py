@@ -38,6 +38,7 @@ def model(status: ModelStatus, in_flight: InFlight) -> Json:
         "started_at": detail.started_at,
         "loaded_at": detail.loaded_at,
         "load_seconds": detail.load_seconds,
+        "expected_load_seconds": detail.expected_load_seconds,
         "restart_causes": dict(detail.restart_causes),
         "failure": _failure(detail),
         **figures_of(detail.needs),

@@ -1,5 +1,6 @@
 """What is known of models, on disk: whole or as it was, whatever happens while it is written."""
 
+import json
 import os
 import shutil
 import signal
@@ -16,6 +17,7 @@ from reconciler.apply.histories import Block, Circumstances, Histories, History
 from reconciler.errors import Transient
 from reconciler.own_files import FilesKept
 from reconciler.plan.desired import ModelSpec, SecretRef
+from reconciler.plan.durations import UNTIMED, Durations, LoadTime, StopTime
 from reconciler.plan.ids import FilesDigest, GpuUuid, Instance, ModelName
 from reconciler.plan.observed import Failure
 from reconciler.plan.revert import LastGood
@@ -64,6 +66,20 @@ HISTORY = History(
         files_digest=FilesDigest("f1"),
         gpus=(GpuUuid("GPU-1"),),
     ),
+    durations=Durations(
+        loads=(
+            LoadTime(
+                backend="vllm-cuda",
+                source=SPEC.source,
+                file=SPEC.file,
+                spec_hash=spec_hash(SPEC),
+                seconds=41.5,
+                after_fetch=True,
+                waited_seconds=2.0,
+            ),
+        ),
+        stops=(StopTime(drain_seconds=1.0, seconds=3.0),),
+    ),
 )
 WRITER = """
 import sys
@@ -86,6 +102,17 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
 
 
+def test_one_of_a_release_that_timed_nothing_is_read(tmp_path: Path) -> None:
+    histories = Histories(tmp_path)
+    histories.write(M, HISTORY)
+    path = tmp_path / f"{M}.json"
+    told = json.loads(path.read_bytes())
+    del told["loads"], told["stops"]
+    path.write_text(json.dumps(told))
+    found, problems = Histories(tmp_path).read(at=7.0)
+    assert (found, problems) == ({M: replace(HISTORY, durations=UNTIMED)}, ())
+
+
 def test_nothing_is_there_before_the_first_write(tmp_path: Path) -> None:
     assert Histories(tmp_path / "history").read(at=0.0) == ({}, ())
 
@@ -98,6 +125,11 @@ def test_nothing_is_there_before_the_first_write(tmp_path: Path) -> None:
         (b'{"version": 2}', "version 2"),
         (b'{"version": 1}', "missing required field"),
         (b"\xff\xfe", "malformed"),
+        (
+            b'{"version": 1, "model": "m", "blocks": [], "loaded": [], "last_good": null, '
+            b'"stops": [{"drain_seconds": -1, "seconds": 0}]}',
+            ">= 0",
+        ),
         (b'{"version": 1, "blocks": ' + b"[" * 100_000, "recursion depth"),
     ],
 )

@@ -18,7 +18,7 @@ from reconciler.loop.observation import Look
 from reconciler.plan.checks import TextCheck
 from reconciler.plan.desired import Desired, DesiredModel, OnFailure, Timeouts
 from reconciler.plan.gpu_roll import Roll
-from reconciler.plan.ids import GpuUuid, ModelName, NodeName
+from reconciler.plan.ids import GpuUuid, ModelName, NodeName, Nonce
 from reconciler.plan.retry import next_attempt_at
 from reconciler.plan.revert import LastGood
 from reconciler.plan.spec_hash import spec_hash
@@ -261,3 +261,16 @@ async def test_a_disk_that_takes_nothing_is_told_and_tried_again(node: Node) -> 
     assert node.archive.problems == ()
     node.restart()
     assert node.books.last_good(M) == GOOD
+
+
+async def test_how_long_loads_took_outlives_the_agent(node: Node) -> None:
+    took = replace(view("n9"), started_at=5.0, loaded_at=9.0)
+    node.books.stopwatch.see(SPEC, [took])
+    await node.keep()
+    node.restart()
+    (load,) = node.books.stopwatch.past(M).loads
+    assert (load.seconds, load.spec_hash) == (4.0, WANTED.spec_hash)
+    node.books.stopwatch.see(SPEC, [replace(took, nonce=Nonce("n10"), loaded_at=11.0)])
+    await node.keep()
+    node.restart()
+    assert [each.seconds for each in node.books.stopwatch.past(M).loads] == [4.0, 6.0]

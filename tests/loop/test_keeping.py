@@ -5,26 +5,45 @@ import json
 import os
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
 
+from reconciler.apply.backends import BackendView
 from reconciler.apply.stop import Hurry
+from reconciler.backend.engines import Assessment
+from reconciler.backend.model_info import ModelInfo
+from reconciler.backend.offer import Offer
 from reconciler.cache.budget import Budget
 from reconciler.cache.model_cache import ModelCache
 from reconciler.cache.pin_board import Owner
 from reconciler.hub.directory import DirectoryStore
+from reconciler.loop.keeping import Keeping
+from reconciler.loop.observation import Look, Seen
+from reconciler.loop.offered import Offered
 from reconciler.node.board import Board
 from reconciler.node.parts import Parts, assembled
-from reconciler.plan.ids import NodeName
+from reconciler.plan.desired import Format
+from reconciler.plan.ids import Instance, ModelName, NodeName, SpecHash
 from reconciler.settings import HubSettings, Settings
 from reconciler.status import Status
+from tests.backend.build import model as desired
+from tests.cache.rooms import cache_of, push
 from tests.cache.specs import put, spec
 from tests.e2e.agent import MINIMAL_GGUF, llama_server_stand_in
 from tests.e2e.manifests import manifest, model
+from tests.loop.book_entries import view
 
 NODE = NodeName("node-a")
+KEPT, GONE = ModelName("keeps"), ModelName("gone")
+OFFER = Offer(
+    format=Format.GGUF,
+    size_bytes=1 << 20,
+    weights_bytes=1 << 20,
+    info=ModelInfo(weights_bytes=1 << 20),
+)
 MIB = 1 << 20
 SUSPENDED = "  suspend: true\n"
 
@@ -55,6 +74,12 @@ class Node:
 
     def conditions(self) -> dict[str, str]:
         return {each.type: each.message for each in self._board.current().conditions}
+
+
+def running(cache: ModelCache, source: str) -> BackendView:
+    files = cache.lookup(spec(source))
+    assert files is not None
+    return view(instance=Instance(spec_hash=SpecHash("1:a"), files_digest=files.digest))
 
 
 class NodeOf(Protocol):
@@ -105,6 +130,34 @@ async def test_what_is_desired_is_pinned_disabled_or_not(node_of: NodeOf) -> Non
 
         assert node.said() == {"gguf/test_a": [["one"]]}
         assert node.used() == ["gguf/test_b"]
+
+
+async def test_what_the_downloads_of_a_candidate_would_evict(tmp_path: Path) -> None:
+    """What it does not name any more may go, and what it keeps may not."""
+    cache = cache_of(tmp_path, DirectoryStore(tmp_path / "hub"), 2.5)
+    keeps, drops = (push(tmp_path / "hub", name) for name in ("o_a", "o_b"))
+    for source in (keeps, drops):
+        await asyncio.to_thread(cache.fetch, spec(source))
+    looks = {
+        name: Look(
+            desired=replace(desired(name), spec=spec(source)),
+            files=cache.lookup(spec(source)),
+            assessment=Assessment(),
+            offered=Offered(offer=OFFER if source == "gguf/o_new" else None),
+        )
+        for name, source in ((KEPT, keeps), (ModelName("new"), "gguf/o_new"))
+    }
+    seen = Seen(
+        views={name: (running(cache, source),) for name, source in ((KEPT, keeps), (GONE, drops))},
+        in_flight={},
+        leftovers=(),
+    )
+
+    found = Keeping(cache).foresee(looks, seen, {})
+
+    assert [(each.prefix, each.size_bytes) for each in found.evicted] == [(drops, MIB)]
+    last_good = Keeping(cache).foresee(looks, seen, {GONE: (spec(drops),)})
+    assert [each.prefix for each in last_good.unfit] == ["gguf/o_new"]
 
 
 async def test_a_first_download_is_pinned_from_its_beginning(

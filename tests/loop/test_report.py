@@ -10,6 +10,7 @@ from reconciler.apply.pushes import Noticed
 from reconciler.backend.inventory import Inventory
 from reconciler.loop.report import ModelFacts, model_status
 from reconciler.plan.actions import Draining, Outlook, Target
+from reconciler.plan.durations import Durations, LoadTime
 from reconciler.plan.ids import FilesDigest, SpecHash
 from reconciler.plan.observed import EffectKind, FilesCached, InFlight, Push
 from reconciler.plan.phase import State
@@ -143,3 +144,12 @@ def test_what_a_failure_has_told_is_not_told_again() -> None:
     assert alone.reason == stops.reason
     assert surging.target is not None
     assert surging.target.reason == target.reason
+
+
+def test_what_a_load_may_take_is_of_the_backend_that_would_run_it() -> None:
+    load = LoadTime(
+        backend="b", source=model().spec.source, file=None, spec_hash=SpecHash("1:0"), seconds=9.0
+    )
+    past = Durations(loads=(load, replace(load, backend="other", seconds=70.0)))
+    assert status_of(views=(OLD,), past=past).detail.expected_load_seconds == 9.0
+    assert status_of(views=(OLD,)).detail.expected_load_seconds is None

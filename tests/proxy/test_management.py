@@ -30,6 +30,7 @@ DETAIL = ModelDetail(
     argv=("llama-server", "-m", "x.gguf"),
     passed_over=("vllm-cpu: not here",),
     load_seconds=1.5,
+    expected_load_seconds=2.5,
     restart_causes=(("crashed", 2),),
     failures_in_a_row=2,
     failures=(FailureNote(at="t1", during="load", reason="exited with code 1"),),
