@@ -6,6 +6,7 @@ The HTTP side turns it into routes, the cluster view and metrics, in the JSON sh
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from reconciler.condition import Condition
 from reconciler.plan.actions import Plan
 from reconciler.plan.desired import Elsewhere, ModelSpec, ModelType, Timeouts
 from reconciler.plan.ending import OnExit
@@ -200,23 +201,8 @@ class ModelStatus:
     progress: Progress | None = None
     retry_at: str | None = None
     """When the next try is due: RFC 3339, UTC."""
+    conditions: tuple[Condition, ...] = ()
     detail: ModelDetail = ModelDetail()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Condition:
-    """A fact about the node, in the manner of Kubernetes conditions. `since`: RFC 3339, UTC.
-
-    Types: `SourceReady`, `ManifestValid`, `Reconciling`, `Suspended`, `Draining`, `HubReady`,
-    `ManifestKept`, `ProcessesClear`, `DevicesKnown`, `EnginesUsable`, `Degraded`, `HistoryKept`.
-    `status` is "True", "False" or "Unknown"; `reason` is one CamelCase word.
-    """
-
-    type: str
-    status: str
-    reason: str
-    message: str
-    since: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from typing import get_args
 from prometheus_client import CollectorRegistry
 
 from reconciler import metrics
+from reconciler.condition import ConditionType, Reason
 from reconciler.events import EventKind
 from reconciler.metrics import Metrics, Shown
 from reconciler.plan.actions import Action
@@ -42,3 +43,21 @@ def test_every_kind_of_event_is_documented_and_no_other() -> None:
     actions = {kind.__name__ for kind in get_args(Action)}
     assert actions <= documented
     assert documented - actions == set(EventKind)
+
+
+def test_every_condition_and_reason_is_documented_and_no_other() -> None:
+    page = (_DOCS / "conditions.md").read_text(encoding="utf-8")
+    types, _, reasons = page.partition("## Reasons")
+    named = re.findall(r"^\| `(\w+)`", types, re.MULTILINE)
+    assert sorted(named) == sorted(ConditionType)
+    named = re.findall(r"^\| `(\w+)`", reasons, re.MULTILINE)
+    assert sorted(named) == sorted(Reason)
+
+
+def test_every_reason_says_what_it_means_and_what_to_do() -> None:
+    page = (_DOCS / "conditions.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `\w+` \|.*$", page.partition("## Reasons")[2], re.MULTILINE)
+    for row in rows:
+        _, _, means, do, _ = row.split("|")
+        assert means.strip(), row
+        assert do.strip(), row

@@ -9,10 +9,11 @@ from pathlib import Path
 import httpx
 from rich.console import Console
 
+from reconciler.condition import Condition, ConditionType, Reason
 from reconciler.node.agent import Up
 from reconciler.node.shutdown import Shutdown
 from reconciler.plan.phase import State
-from reconciler.status import Condition, Status
+from reconciler.status import Status
 
 PROMPT = "Q: What is the capital of France?\nA:"
 TEXT = "A cat sleeps on the sofa."
@@ -90,15 +91,23 @@ class Follower:
 
 
 def _matters(condition: Condition) -> bool:
-    """Not before the first read of the manifest, a moment after the start."""
-    return condition.reason not in ("NotReadYet", "NothingGoodYet", "Waiting")
+    """Not before the first read of the manifest, a moment after the start; and not what the models'
+    own lines say."""
+    own = (
+        ConditionType.READY,
+        ConditionType.RECONCILING,
+        ConditionType.STALLED,
+        ConditionType.DEGRADED,
+    )
+    return condition.type not in own and condition.reason is not Reason.NOTHING_GOOD_YET
 
 
 def _refused(status: Status) -> str | None:
     """What is wrong with the manifest, where nothing good is in force that could become ready."""
     if status.models:
         return None
-    return next((c.message for c in status.conditions if c.reason == "Invalid"), None)
+    invalid = (ConditionType.MANIFEST_VALID, Reason.INVALID)
+    return next((c.message for c in status.conditions if (c.type, c.reason) == invalid), None)
 
 
 def _not_loaded(status: Status) -> list[str]:

@@ -19,6 +19,9 @@ def status(
     watch: Annotated[
         bool, typer.Option("--watch", "-w", help="Follow it until Ctrl-C, also past a restart.")
     ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Every condition, of the models too.")
+    ] = False,
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Show every node's models, each with its state and the reason for it.
@@ -28,7 +31,7 @@ def status(
     """
     folder = data_dir(data)
     if watch:
-        watch_status(server, folder, output)
+        watch_status(server, folder, output, verbose=verbose)
         return
     try:
         view = find_agent(server, folder).servers()
@@ -42,4 +45,4 @@ def status(
         print_json(view)
         return
     out = console()
-    show(out, render(view["servers"], width=out.width))
+    show(out, render(view["servers"], width=out.width, verbose=verbose))

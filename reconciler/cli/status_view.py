@@ -9,6 +9,7 @@ from rich.text import Text
 from reconciler.cache.amounts import human
 from reconciler.cli.agent_view import crashes, why_none_is_left
 from reconciler.cli.client import Json
+from reconciler.cli.condition_view import every, short
 from reconciler.cli.table import Column, table
 from reconciler.plan.gpu_mode import GpuMode
 
@@ -23,12 +24,12 @@ _COLUMNS = (
     Column(title="REASON", prose=True),
 )
 _COLOURS = {"loaded": "green", "error": "red", "blocked": "red", "disabled": "dim"}
-_BAD_IF_TRUE = frozenset({"Suspended", "Draining", "Degraded"})
 _LAST_LINES = 8
 
 
-def render(servers: Sequence[Json], *, width: int) -> RenderableType:
-    """One table over all nodes; a lone node is named above it instead."""
+def render(servers: Sequence[Json], *, width: int, verbose: bool = False) -> RenderableType:
+    """One table over all nodes; a lone node is named above it instead. `verbose`: with all of their
+    conditions, else with what is not fine."""
     lone = len(servers) == 1
     columns = _COLUMNS[1:] if lone else _COLUMNS
     rows = [_row(server, model) for server in servers for model in server.get("models", ())]
@@ -39,13 +40,8 @@ def render(servers: Sequence[Json], *, width: int) -> RenderableType:
         parts.append(Text("no model is selected here", style="dim"))
     parts += [line for server in servers for line in _engines(server)]
     for server in servers:
-        parts += _notes(server)
+        parts += _notes(server, verbose=verbose)
     return Group(*parts)
-
-
-def is_bad(condition: Json) -> bool:
-    wrong = "True" if condition.get("type") in _BAD_IF_TRUE else "False"
-    return condition.get("status") == wrong
 
 
 def readiness(server: Json) -> str:
@@ -143,7 +139,7 @@ def _percent(model: Json) -> str:
     return f" {100 * progress.get('done_bytes', 0) // total} %"
 
 
-def _notes(server: Json) -> Iterator[RenderableType]:
+def _notes(server: Json, *, verbose: bool) -> Iterator[RenderableType]:
     node = server.get("node")
     if not server.get("reachable", True):
         yield Text(f"\n{node} cannot be reached: {server.get('reason')}", style="red")
@@ -161,12 +157,12 @@ def _notes(server: Json) -> Iterator[RenderableType]:
         if lines := model.get("last_lines"):
             yield Text(f"\nlast lines of {model['name']}:", style="bold")
             yield from _dim(lines[-_LAST_LINES:])
-    for condition in filter(is_bad, server.get("conditions", ())):
-        yield Text(
-            f"\n{node}: {condition['type']} is {condition['status']} ({condition['reason']}) "
-            f"since {condition['since']}: {condition['message']}",
-            style="red",
-        )
+    if not verbose:
+        yield from short(node, server.get("conditions", ()))
+        return
+    yield from every(node, server.get("conditions", ()))
+    for model in server.get("models", ()):
+        yield from every(model["name"], model.get("conditions", ()))
 
 
 def _dim(lines: Iterable[str]) -> Iterator[Text]:

@@ -29,13 +29,16 @@ class Look:
     since: str = ""
 
 
-def watch_status(server: str | None, folder: Path, output: Output) -> None:
-    """Follow until the process is interrupted. An agent that is away is waited for."""
+def watch_status(
+    server: str | None, folder: Path, output: Output, *, verbose: bool = False
+) -> None:
+    """Follow until the process is interrupted. An agent that is away is waited for. `verbose`: the
+    screen has every condition."""
     out = console()
     if output is Output.JSON:
         _print_views(server, folder)
     elif out.is_terminal and not out.is_dumb_terminal:
-        _draw(server, folder, out)
+        _draw(server, folder, out, verbose=verbose)
     else:
         _print_changes(server, folder, out)
 
@@ -53,30 +56,30 @@ def _looks(server: str | None, folder: Path) -> Iterator[Look]:
         time.sleep(_PAUSE_SECONDS)
 
 
-def _draw(server: str | None, folder: Path, out: Console) -> None:
+def _draw(server: str | None, folder: Path, out: Console, *, verbose: bool) -> None:
     """Redraw when something changed, on the terminal's second screen; leave the last on the first.
 
     Nothing is erased before it is written again, so that nothing flickers.
     """
     last, size = Look(), out.size
     with contextlib.ExitStack() as stack:
-        stack.callback(lambda: out.print(_screen(last, out.width)))
+        stack.callback(lambda: out.print(_screen(last, out.width, verbose=verbose)))
         stack.enter_context(_ended_by_sigterm())
         live = stack.enter_context(Live(console=out, screen=True, auto_refresh=False))
         for look in _looks(server, folder):
             if (look, out.size) != (last, size):
                 last, size = look, out.size
-                live.update(_screen(look, out.width), refresh=True)
+                live.update(_screen(look, out.width, verbose=verbose), refresh=True)
 
 
-def _screen(look: Look, width: int) -> RenderableType:
+def _screen(look: Look, width: int, *, verbose: bool) -> RenderableType:
     parts: list[RenderableType] = []
     if look.away is not None:
         parts.append(Text(f"no answer since {look.since}: {look.away}\n", style="red"))
         if look.view is not None:
             parts.append(Text("What it said last:", style="dim"))
     if look.view is not None:
-        parts.append(render(look.view["servers"], width=width))
+        parts.append(render(look.view["servers"], width=width, verbose=verbose))
     return Group(*parts)
 
 

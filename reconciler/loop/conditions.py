@@ -1,12 +1,12 @@
 """The node's conditions, each with the moment since which it says what it says (PURE)."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from reconciler.condition import Condition, ConditionType, Reason
 from reconciler.loop.intent import Understanding
 from reconciler.plan.gpu_roll import Roll
-from reconciler.plan.ids import ModelName
-from reconciler.status import Condition, Engine
+from reconciler.status import Engine
 
 _GONE_FOR_GOOD = (
     "a GPU that was taken out keeps its number until gpus.json is removed from the data folder and "
@@ -14,78 +14,73 @@ _GONE_FOR_GOOD = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Fact:
-    """A condition that does not know yet since when it holds."""
+    """A condition that does not know yet since when it holds. `status`: None: it is not known."""
 
-    type: str
-    status: bool
-    reason: str
+    type: ConditionType
+    status: bool | None
+    reason: Reason
     message: str
 
 
-DRAINING = Fact(
-    type="Draining", status=True, reason="Ending", message="the agent ends; new work is refused"
-)
+DRAINING = Fact(ConditionType.DRAINING, True, Reason.ENDING, "the agent ends; new work is refused")
 SUSPENDED = Fact(
-    type="Suspended",
-    status=True,
-    reason="Manifest",
-    message="suspend: true; nothing is started or stopped",
+    ConditionType.SUSPENDED,
+    True,
+    Reason.MANIFEST,
+    "suspend: true; nothing is started or stopped",
 )
 
 
-def waiting(reasons: Iterable[str]) -> Fact:
-    """The node as a whole waits for something."""
-    return Fact(type="Reconciling", status=False, reason="Waiting", message="; ".join(reasons))
-
-
-def faulty(error: Exception) -> Fact:
+def faulty(error: Exception) -> tuple[Fact, ...]:
     """The agent itself is at fault, and tries again."""
     message = (
         f"the agent fails with an error of its own: {error!r}; what runs is left as it is, and "
         "what is said of it here may be old"
     )
-    return Fact(type="Reconciling", status=False, reason="TickFailed", message=message)
+    return (
+        Fact(ConditionType.READY, None, Reason.TICK_FAILED, message),
+        Fact(ConditionType.RECONCILING, False, Reason.TICK_FAILED, message),
+        Fact(ConditionType.STALLED, True, Reason.TICK_FAILED, message),
+    )
+
+
+def perhaps_ready(condition: Condition) -> Fact:
+    """What was said of a model's `Ready` before the agent came to be at fault."""
+    said = f"the agent fails with an error of its own; before that: {condition.message}"
+    return Fact(condition.type, None, Reason.TICK_FAILED, said)
 
 
 def left_alone(doubts: Iterable[str]) -> Fact:
     """Nothing waits for these; an operator may want to look."""
-    message = "; ".join(doubts)
-    return Fact(type="ProcessesClear", status=False, reason="LeftAlone", message=message)
+    return Fact(ConditionType.PROCESSES_CLEAR, False, Reason.LEFT_ALONE, "; ".join(doubts))
 
 
 def too_large(message: str) -> Fact:
     """The cache is larger than its budget; nothing is evicted before something comes."""
-    return Fact(type="CacheInBudget", status=False, reason="TooLarge", message=message)
+    return Fact(ConditionType.CACHE_IN_BUDGET, False, Reason.TOO_LARGE, message)
 
 
 def history_lost(problems: Iterable[str]) -> Fact:
     """Of what earlier agents have found out, or of what the next one is to know."""
-    message = "; ".join(problems)
-    return Fact(type="HistoryKept", status=False, reason="NotOnDisk", message=message)
-
-
-def degraded(reasons: Mapping[ModelName, str]) -> Fact:
-    """Models that run, and not as the manifest has them."""
-    message = "; ".join(f"{name} {reason}" for name, reason in sorted(reasons.items()))
-    return Fact(type="Degraded", status=True, reason="Reverted", message=message)
+    return Fact(ConditionType.HISTORY_KEPT, False, Reason.NOT_ON_DISK, "; ".join(problems))
 
 
 def devices_known(roll: Roll) -> Fact | None:
     """None where there is no GPU, and nothing is to be said of that."""
     if roll.notes:
-        reason = "DriverSilent" if roll.failed else "GpuUnusable"
+        reason = Reason.DRIVER_SILENT if roll.failed else Reason.GPU_UNUSABLE
         if any(device.is_lost for device in roll.devices):
-            reason = "GpuLost"
+            reason = Reason.GPU_LOST
         message = "; ".join([*roll.notes, *([_GONE_FOR_GOOD] if roll.missing else [])])
-        return Fact(type="DevicesKnown", status=False, reason=reason, message=message)
+        return Fact(ConditionType.DEVICES_KNOWN, False, reason, message)
     if not roll.usable and not roll.hints:
         return None
     count = len(roll.usable)
     said = "; ".join([f"{count} GPU{'' if count == 1 else 's'}", *roll.hints])
-    reason = "Told" if roll.usable else "NoneForUs"
-    return Fact(type="DevicesKnown", status=True, reason=reason, message=said)
+    reason = Reason.TOLD if roll.usable else Reason.NONE_FOR_US
+    return Fact(ConditionType.DEVICES_KNOWN, True, reason, said)
 
 
 def engines_usable(engines: Iterable[Engine]) -> Fact | None:
@@ -94,65 +89,58 @@ def engines_usable(engines: Iterable[Engine]) -> Fact | None:
     if not gone:
         return None
     message = "; ".join(f"{each.name or each.id}: {each.problem}" for each in gone)
-    return Fact(type="EnginesUsable", status=False, reason="CannotBeUsed", message=message)
+    return Fact(ConditionType.ENGINES_USABLE, False, Reason.CANNOT_BE_USED, message)
 
 
 def source_facts(now: Understanding) -> Iterable[Fact]:
     """What there is to say of the source and the manifest."""
     if now.source_error is not None:
-        yield Fact(
-            type="SourceReady",
-            status=False,
-            reason="Unreadable",
-            message=f"{now.source_error}; the last good version stays in force",
-        )
+        said = f"{now.source_error}; the last good version stays in force"
+        yield Fact(ConditionType.SOURCE_READY, False, Reason.UNREADABLE, said)
     elif now.location:
-        message = "; ".join([f"read {now.location}", *now.notices])
-        yield Fact(type="SourceReady", status=True, reason="Read", message=message)
+        said = "; ".join([f"read {now.location}", *now.notices])
+        yield Fact(ConditionType.SOURCE_READY, True, Reason.READ, said)
     else:
-        yield Fact(type="SourceReady", status=False, reason="NotReadYet", message="not read yet")
+        yield Fact(ConditionType.SOURCE_READY, None, Reason.NOT_READ_YET, "not read yet")
     if now.not_kept is not None:
-        yield Fact(type="ManifestKept", status=False, reason="NotOnDisk", message=now.not_kept)
+        yield Fact(ConditionType.MANIFEST_KEPT, False, Reason.NOT_ON_DISK, now.not_kept)
     errors = [problem for problem in now.problems if problem.is_error]
     if errors:
         kept = f"; counted as they were: {', '.join(now.kept)}" if now.kept else ""
-        yield Fact(
-            type="ManifestValid",
-            status=False,
-            reason="Invalid",
-            message="; ".join(str(problem) for problem in errors) + kept,
-        )
+        said = "; ".join(str(problem) for problem in errors) + kept
+        yield Fact(ConditionType.MANIFEST_VALID, False, Reason.INVALID, said)
     elif now.desired is not None and now.whole:
         warnings = "; ".join(str(problem) for problem in now.problems)
-        yield Fact(
-            type="ManifestValid", status=True, reason="Valid", message=warnings or "taken up whole"
-        )
+        said = warnings or "taken up whole"
+        yield Fact(ConditionType.MANIFEST_VALID, True, Reason.VALID, said)
     elif now.desired is None:
-        yield Fact(
-            type="ManifestValid",
-            status=False,
-            reason="NothingGoodYet",
-            message="no valid manifest was read yet; nothing is started or stopped",
-        )
+        said = "no valid manifest was read yet; nothing is started or stopped"
+        yield Fact(ConditionType.MANIFEST_VALID, False, Reason.NOTHING_GOOD_YET, said)
 
 
 def stamped(
-    facts: Iterable[Fact], before: Mapping[str, Condition], *, now: str
+    facts: Iterable[Fact],
+    before: Iterable[Condition],
+    *,
+    now: str,
+    revision: str | None = None,
 ) -> tuple[Condition, ...]:
     """Facts with `since`: kept from before while status and reason stay the same.
 
-    `now`: RFC 3339, UTC.
+    `now`: RFC 3339, UTC. `revision`: the newest that they take account of.
     """
+    known = {condition.type: condition for condition in before}
     conditions = []
     for fact in facts:
         condition = Condition(
             type=fact.type,
-            status=str(fact.status),
+            status="Unknown" if fact.status is None else str(fact.status),
             reason=fact.reason,
             message=fact.message,
             since=now,
+            observed_revision=revision,
         )
-        old = before.get(fact.type)
+        old = known.get(fact.type)
         if old and (old.status, old.reason) == (condition.status, condition.reason):
             condition = replace(condition, since=old.since)
         conditions.append(condition)

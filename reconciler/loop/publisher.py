@@ -6,6 +6,7 @@ from dataclasses import replace
 import structlog
 
 from reconciler.backend.inventory import Inventory
+from reconciler.condition import Condition, ConditionType, Reason
 from reconciler.errors import Bug
 from reconciler.loop.chronicle import Chronicle
 from reconciler.loop.clock import Clock
@@ -13,25 +14,25 @@ from reconciler.loop.conditions import (
     DRAINING,
     SUSPENDED,
     Fact,
-    degraded,
     devices_known,
     engines_usable,
     faulty,
     history_lost,
     left_alone,
+    perhaps_ready,
     source_facts,
     stamped,
     too_large,
-    waiting,
 )
 from reconciler.loop.engine_report import engines_of
 from reconciler.loop.intent import Understanding
 from reconciler.loop.report import ModelFacts, devices_of, model_status, settled
+from reconciler.loop.standing import Summary, Wish, model_facts, node_facts
 from reconciler.plan.actions import Outlook
 from reconciler.plan.gpu_roll import Roll
 from reconciler.plan.ids import ModelName
 from reconciler.plan.phase import State, advance
-from reconciler.status import Condition, Status
+from reconciler.status import ModelStatus, Status
 
 _log = structlog.get_logger("xgen.loop")
 
@@ -78,36 +79,43 @@ class Publisher:
         shown = [outlook for outlook in outlooks if facts[outlook.model].known]
         self._check_steps(shown)
         desired = understanding.desired
-        before = {condition.type: condition for condition in self._status.conditions}
         suspended = desired is not None and desired.suspend
-        conditions = [*source_facts(understanding)]
+        inventory = self._inventory()
+        engines = engines_of(inventory)
+        models = sorted(
+            (
+                model_status(outlook, facts[outlook.model], inventory, wall=self._clock.wall)
+                for outlook in shown
+            ),
+            key=lambda model: model.name,
+        )
+        revision = understanding.revision.attempted or understanding.revision.applied
+        models = [
+            self._with_conditions(model, _wish(facts[model.name], suspended=suspended), revision)
+            for model in models
+        ]
+        summary = Summary(
+            understanding=understanding,
+            models=models,
+            waits=[wait for wait in waits if not wait.startswith("suspended")],
+            suspended=suspended,
+            ending=self._status.draining,
+        )
+        conditions = [*node_facts(summary), *source_facts(understanding)]
         if suspended:
             conditions.append(SUSPENDED)
-        if waits:
-            conditions.append(waiting(waits))
         if doubts:
             conditions.append(left_alone(doubts))
-        reverted = {
-            each.model: why for each in shown if (why := facts[each.model].degraded) is not None
-        }
-        if reverted:
-            conditions.append(degraded(reverted))
         if history:
             conditions.append(history_lost(history))
         if over_budget is not None:
             conditions.append(too_large(over_budget))
         if roll is not None and (devices := devices_known(roll)) is not None:
             conditions.append(devices)
-        inventory = self._inventory()
-        engines = engines_of(inventory)
         if (usable := engines_usable(engines or ())) is not None:
             conditions.append(usable)
         if self._status.draining:
             conditions.append(DRAINING)
-        models = [
-            model_status(outlook, facts[outlook.model], inventory, wall=self._clock.wall)
-            for outlook in shown
-        ]
         ready = desired is not None and all(
             settled(model, facts[model.name], suspended=suspended) for model in models
         )
@@ -117,11 +125,13 @@ class Publisher:
                 revision=understanding.revision,
                 devices=devices_of(roll) if roll is not None else (),
                 engines=engines,
-                models=tuple(sorted(models, key=lambda model: model.name)),
+                models=tuple(models),
                 elsewhere=desired.elsewhere if desired else (),
                 unknown_because=understanding.unknown_because,
                 ready=self._status.ready or ready,
-                conditions=stamped(conditions, before, now=self._now()),
+                conditions=stamped(
+                    conditions, self._status.conditions, now=self._now(), revision=revision
+                ),
             )
         )
         # Only now: it gives way, and what is being stopped must have left the status before.
@@ -129,17 +139,38 @@ class Publisher:
 
     def fail(self, error: Exception) -> None:
         """Publish that the agent itself is at fault; the next report takes that back."""
-        self._put(replace(self._status, conditions=self._with(faulty(error))))
+        self._put(
+            replace(
+                self._status,
+                conditions=self._with(*faulty(error)),
+                models=tuple(map(self._perhaps_ready, self._status.models)),
+            )
+        )
 
     def drain(self) -> None:
         """Publish that new work is refused from now on."""
         self._put(replace(self._status, draining=True, conditions=self._with(DRAINING)))
 
-    def _with(self, fact: Fact) -> tuple[Condition, ...]:
-        """The conditions as they stand, but for this one."""
-        before = {condition.type: condition for condition in self._status.conditions}
-        others = [each for name, each in before.items() if name != fact.type]
-        return (*others, *stamped([fact], before, now=self._now()))
+    def _with(self, *facts: Fact) -> tuple[Condition, ...]:
+        """The conditions as they stand, but for these."""
+        return _replaced(self._status.conditions, facts, now=self._now())
+
+    def _perhaps_ready(self, model: ModelStatus) -> ModelStatus:
+        ready = next((each for each in model.conditions if each.type is ConditionType.READY), None)
+        if ready is None or ready.reason is Reason.TICK_FAILED:
+            return model
+        said = _replaced(model.conditions, [perhaps_ready(ready)], now=self._now())
+        return replace(model, conditions=said)
+
+    def _with_conditions(self, model: ModelStatus, wish: Wish, revision: str | None) -> ModelStatus:
+        before = next((each for each in self._status.models if each.name == model.name), None)
+        said = stamped(
+            model_facts(model, wish),
+            before.conditions if before is not None else (),
+            now=self._now(),
+            revision=revision,
+        )
+        return replace(model, conditions=said)
 
     def _now(self) -> str:
         return self._clock.wall(self._clock.monotonic())
@@ -160,3 +191,23 @@ class Publisher:
             except Bug:
                 _log.exception("illegal step between states", model=outlook.model)
             self._states[outlook.model] = outlook.state
+
+
+def _wish(facts: ModelFacts, *, suspended: bool) -> Wish:
+    effect = facts.effect
+    held = (Reason.SUSPENDED, "suspended") if suspended else None
+    return Wish(
+        there=facts.desired is not None,
+        under_way=effect is not None and not effect.aborting,
+        held=held,
+    )
+
+
+def _replaced(
+    conditions: Sequence[Condition], facts: Sequence[Fact], *, now: str
+) -> tuple[Condition, ...]:
+    """In their places; new ones last."""
+    revision = conditions[0].observed_revision if conditions else None
+    new = {each.type: each for each in stamped(facts, conditions, now=now, revision=revision)}
+    kept = [new.pop(each.type, each) for each in conditions]
+    return (*kept, *new.values())

@@ -132,6 +132,7 @@ class Reconciler:
             _log.exception("a tick failed with an unexpected error; the next one tries again")
             self._chronicle.tick_failed(exc)
             self._publisher.fail(exc)
+            self._standstill = None  # else what was said of that would stand
             self._metrics.count_tick(TickResult.FAILED, seconds=self._clock.monotonic() - began)
             return self._clock.monotonic() + FAULT_SECONDS
 

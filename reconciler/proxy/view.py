@@ -7,10 +7,11 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Protocol
 
+from reconciler.condition import Condition
 from reconciler.plan.desired import ModelType
 from reconciler.plan.gpu_mode import GpuMode
 from reconciler.plan.ids import ModelName, Nonce
-from reconciler.status import Condition, Device, Engine, Json, ModelStatus, Status
+from reconciler.status import Device, Engine, Json, ModelStatus, Status
 
 
 class InFlight(Protocol):
@@ -121,6 +122,7 @@ def one_model(model: ModelStatus, in_flight: InFlight) -> Json:
             }
             for each in model.draining
         ],
+        "conditions": [_condition(condition) for condition in model.conditions],
     }
 
 
@@ -192,4 +194,5 @@ def _condition(condition: Condition) -> Json:
         "reason": condition.reason,
         "message": condition.message,
         "since": condition.since,
+        "observed_revision": condition.observed_revision,
     }

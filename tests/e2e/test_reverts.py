@@ -95,7 +95,7 @@ def test_what_cannot_load_gives_way_to_the_last_good_spec(
     agent.write(manifest(entry("--chunks 4", timeouts="{ready: 2s, stop: 1s}")))
 
     agent.wait_model("a", is_as_wanted)
-    assert agent.condition("Degraded") is None
+    agent.wait_condition("Degraded", "False")
 
 
 @pytest.mark.slow

@@ -1,5 +1,7 @@
 """What is published, and when."""
 
+from dataclasses import replace
+
 from reconciler.events import Journal
 from reconciler.loop.chronicle import Chronicle
 from reconciler.loop.intent import Understanding
@@ -84,10 +86,13 @@ async def test_an_error_of_the_agent_itself_is_shown_until_it_is_over() -> None:
     publisher.fail(AttributeError("no such field"))
     publisher.fail(AttributeError("no such field"))
     assert [status.version for status in published] == [1, 2]
-    (told,) = [each for each in published[-1].conditions if each.type == "Reconciling"]
-    assert (told.status, told.reason) == ("False", "TickFailed")
-    assert "AttributeError('no such field')" in told.message
-    assert published[-1].models == published[0].models
+    told = {str(each.type): each for each in published[-1].conditions}
+    assert (told["Ready"].status, told["Ready"].reason) == ("Unknown", "TickFailed")
+    assert (told["Stalled"].status, told["Stalled"].reason) == ("True", "TickFailed")
+    assert "AttributeError('no such field')" in told["Stalled"].message
+    (model,), (before,) = published[-1].models, published[0].models
+    assert model.conditions[0].status == "Unknown"
+    assert replace(model, conditions=before.conditions) == before
     await report(publisher, State.LOADING)
     assert published[-1].conditions == published[0].conditions
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 
+from reconciler.condition import Condition, ConditionType, Reason
 from reconciler.plan.ids import FilesDigest, ModelName, NodeName, Nonce, SpecHash
 from reconciler.plan.phase import State
 from reconciler.proxy import view
 from reconciler.status import (
-    Condition,
     Device,
     Doing,
     DrainingStatus,
@@ -48,7 +48,14 @@ def _full_status() -> Status:
         status(serving, model("a")),
         revision=Revision(applied="r1", attempted="r2"),
         conditions=(
-            Condition(type="HubReady", status="True", reason="Up", message="m", since="s"),
+            Condition(
+                type=ConditionType.READY,
+                status="True",
+                reason=Reason.AS_WANTED,
+                message="m",
+                since="s",
+                observed_revision="r2",
+            ),
         ),
     )
 
@@ -96,7 +103,14 @@ def test_servers_have_the_shape_that_peers_read() -> None:
         "revision": {"applied": "r1", "attempted": "r2"},
         "gpu": {"type": "cpu", "count": 0, "mode": "node", "devices": []},
         "conditions": [
-            {"type": "HubReady", "status": "True", "reason": "Up", "message": "m", "since": "s"}
+            {
+                "type": "Ready",
+                "status": "True",
+                "reason": "AsWanted",
+                "message": "m",
+                "since": "s",
+                "observed_revision": "r2",
+            }
         ],
     }
     assert server | expected == server

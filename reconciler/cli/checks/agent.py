@@ -6,7 +6,8 @@ from pathlib import Path
 from reconciler.cli.agent_view import crashes, how_it_ends, why_none_is_left
 from reconciler.cli.checks.finding import Finding, fail, ok, skip, warn
 from reconciler.cli.client import Json, known_agent
-from reconciler.cli.status_view import is_bad, readiness
+from reconciler.cli.condition_view import is_bad, is_told_elsewhere
+from reconciler.cli.status_view import readiness
 from reconciler.errors import Rejected, Transient
 
 _TROUBLE = ("error", "blocked")
@@ -47,8 +48,10 @@ def _node(view: Json, url: str) -> Iterator[Finding]:
     if problem := why_none_is_left(view):
         yield warn(subject, problem, "docs/operating.md, section Ending and leaving")
     for condition in filter(is_bad, view.get("conditions", ())):
+        if is_told_elsewhere(condition):
+            continue
         state = f"{condition['type']} is {condition['status']}: {condition['message']}"
-        yield warn(subject, state, "docs/operating.md says what each condition means")
+        yield warn(subject, state, "docs/conditions.md says what each condition means")
     for model in models:
         if model.get("state") in _TROUBLE:
             said = f"{model['state']}: {model['reason']}"

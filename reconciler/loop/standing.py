@@ -1,0 +1,271 @@
+"""How a model stands to what is wanted of it, and a node to all of its models (PURE).
+
+For a model at most one of these is so; then `Ready` is False, and says the same:
+
+    Reconciling   something is under way, or comes by itself: a download, a load, the next try
+    Stalled       nothing comes before somebody changes something
+    held          a change is wanted, and a rail holds it back: neither of the two
+
+`Ready` is True where nothing of that is so and the wanted instance serves. `Degraded` stands beside
+them: a fault costs the model something.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from reconciler.condition import Condition, ConditionType, Reason
+from reconciler.loop.conditions import Fact
+from reconciler.loop.intent import Understanding
+from reconciler.plan.ids import ModelName
+from reconciler.plan.phase import State
+from reconciler.status import ModelStatus
+
+_NAMED = 5
+"""Models in one message; all of them have conditions of their own."""
+_ON_THE_WAY = {
+    State.PENDING: Reason.WAITING,
+    State.CACHING: Reason.FETCHING,
+    State.LOADING: Reason.LOADING,
+    State.LOADED: Reason.WAITING,
+    State.UNLOADING: Reason.STOPPING,
+    State.STOPPED: Reason.STOPPING,
+    State.ERROR: Reason.RETRYING,
+    State.DISABLED: Reason.STOPPING,
+}
+_MOVES = frozenset({State.CACHING, State.LOADING, State.UNLOADING})
+"""What was begun comes to its end, whatever holds back the next step."""
+_FAULTS = frozenset({State.ERROR, State.BLOCKED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What is wanted of a model beside what its status says. `there`: the manifest has it.
+    `under_way`: an effect works on it. `held`: why nothing would be begun for it, with the reason
+    that says which rail holds it; None: none does. `due`: something is to be begun, and is held."""
+
+    there: bool
+    under_way: bool = False
+    held: tuple[Reason, str] | None = None
+    due: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """What the node's own conditions are made from. `waits`: what holds up the node as a whole.
+    `suspended`: nothing is begun. `ending`: the agent is."""
+
+    understanding: Understanding
+    models: Sequence[ModelStatus]
+    waits: Sequence[str] = ()
+    suspended: bool = False
+    ending: bool = False
+
+
+def model_facts(model: ModelStatus, wish: Wish) -> tuple[Fact, ...]:
+    """The four conditions of one model."""
+    if is_as_wanted(model, wish):
+        serves = model.state is State.LOADED
+        reason = Reason.AS_WANTED if serves else Reason.DISABLED
+        return (
+            Fact(ConditionType.READY, serves, reason, model.reason),
+            Fact(ConditionType.RECONCILING, False, Reason.AT_REST, "nothing is to be done"),
+            Fact(ConditionType.STALLED, False, Reason.CLEAR, "nothing is in the way"),
+            Fact(ConditionType.DEGRADED, False, Reason.CLEAR, "no fault is known"),
+        )
+    goal, why = _goal(model)
+    moves, stalled = False, False
+    if goal is State.BLOCKED:
+        reason, stalled = Reason.BLOCKED, True
+    elif wish.held is not None and not wish.under_way and not {goal, model.state} & _MOVES:
+        reason, why = wish.held
+    else:
+        reason, moves = _on_the_way(model, goal), True
+    still = reason if stalled or not moves else Reason.CLEAR
+    return (
+        Fact(ConditionType.READY, False, reason, why),
+        Fact(ConditionType.RECONCILING, moves, reason, why),
+        Fact(ConditionType.STALLED, stalled, still, why if stalled else _goes_on(moves)),
+        _degraded(model, goal, why),
+    )
+
+
+def is_as_wanted(model: ModelStatus, wish: Wish) -> bool:
+    """The wanted instance serves, or nothing is wanted and nothing is there; and nothing comes."""
+    if not wish.there or wish.under_way or wish.due:
+        return False
+    if model.target is not None or model.degraded is not None or model.draining:
+        return False
+    if model.state is State.LOADED:
+        return model.endpoint is not None
+    return model.state is State.DISABLED
+
+
+def node_facts(summary: Summary) -> tuple[Fact, ...]:
+    """`Ready`, `Reconciling`, `Stalled` and `Degraded` of the node."""
+    return (_ready(summary), _reconciling(summary), _stalled(summary), _node_degraded(summary))
+
+
+def _goal(model: ModelStatus) -> tuple[State, str]:
+    """The state, with its reason, of the instance that is wanted."""
+    if model.target is not None:
+        return model.target.state, model.target.reason
+    return model.state, model.reason
+
+
+def _on_the_way(model: ModelStatus, goal: State) -> Reason:
+    if model.target is None and model.draining and model.state is State.LOADED:
+        return Reason.STOPPING
+    return _ON_THE_WAY.get(goal, Reason.WAITING)
+
+
+def _goes_on(moves: bool) -> str:
+    return "it goes on by itself" if moves else "it goes on once nothing holds it back"
+
+
+def _degraded(model: ModelStatus, goal: State, why: str) -> Fact:
+    serves = model.state is State.LOADED
+    if model.degraded is not None:
+        reason, said = Reason.REVERTED, model.degraded
+    elif goal not in _FAULTS and (not _has_failed(model) or (serves and model.target is None)):
+        return Fact(ConditionType.DEGRADED, False, Reason.CLEAR, "no fault is known")
+    elif serves and model.target is not None:
+        reason, said = Reason.OLDER_SERVES, f"what served before serves on: {why}"
+    else:
+        reason, said = Reason.BLOCKED if goal is State.BLOCKED else Reason.FAILED, why
+    return Fact(ConditionType.DEGRADED, True, reason, said)
+
+
+def _has_failed(model: ModelStatus) -> bool:
+    """And is tried again: a load of a crash loop is no end of it."""
+    return model.detail.failures_in_a_row > 0
+
+
+def _ready(now: Summary) -> Fact:
+    status: bool | None = False
+    reason = Reason.AS_WANTED
+    said: list[str] = []
+    for why, sentence in _against(now):
+        reason = why if not said else reason
+        said.append(sentence)
+    if not said:
+        status, said = True, [_counted(now.models)]
+    elif reason is Reason.NOT_READ_YET:
+        status = None
+    return Fact(ConditionType.READY, status, reason, "; ".join(said))
+
+
+def _against(now: Summary) -> Iterable[tuple[Reason, str]]:
+    """What speaks against `Ready`, the weightiest first."""
+    know = now.understanding
+    if now.ending:
+        yield Reason.ENDING, "the agent ends"
+    if know.source_error is not None:
+        yield Reason.SOURCE_LOST, f"the manifest's source is lost: {know.source_error}"
+    elif not know.location:
+        yield Reason.NOT_READ_YET, "the manifest was not read yet"
+    elif know.desired is None:
+        yield Reason.NOTHING_GOOD_YET, "no valid manifest was read yet"
+    if know.location and know.source_error is None and not know.whole:
+        yield Reason.INVALID, "the newest manifest was not taken up whole"
+    amiss = {model.name: _of(model, ConditionType.READY) for model in now.models}
+    stalled = [each for each in now.models if _is(each, ConditionType.STALLED)]
+    moving = [each for each in now.models if _is(each, ConditionType.RECONCILING)]
+    degraded = [each for each in moving if _is(each, ConditionType.DEGRADED)]
+    others = [each for each in now.models if not _is_fine(each)]
+    ranked = [*stalled, *degraded, *moving, *others]
+    names = list(dict.fromkeys(model.name for model in ranked))
+    for name in names[:_NAMED]:
+        condition = amiss[name]
+        if condition is not None:
+            yield condition.reason, f"{name}: {condition.message}"
+    if len(names) > _NAMED:
+        yield Reason.WAITING, f"and {len(names) - _NAMED} more models"
+    for wait in now.waits:
+        yield Reason.WAITING, wait
+
+
+def _reconciling(now: Summary) -> Fact:
+    moving = _those(now.models, ConditionType.RECONCILING)
+    if moving:
+        first = next(iter(moving.values()))
+        return Fact(ConditionType.RECONCILING, True, first.reason, _listed(moving))
+    if now.waits:
+        return Fact(ConditionType.RECONCILING, True, Reason.WAITING, "; ".join(now.waits))
+    if now.suspended:
+        said = "suspended: nothing is begun"
+        return Fact(ConditionType.RECONCILING, False, Reason.SUSPENDED, said)
+    held = {
+        model.name: each
+        for model in now.models
+        if (each := _of(model, ConditionType.RECONCILING)) is not None
+        and each.reason in (Reason.HELD, Reason.SUSPENDED)
+    }
+    if held:
+        return Fact(ConditionType.RECONCILING, False, Reason.HELD, _listed(held))
+    return Fact(ConditionType.RECONCILING, False, Reason.AT_REST, "nothing is to be done")
+
+
+def _stalled(now: Summary) -> Fact:
+    know = now.understanding
+    if know.location and know.source_error is None and not know.whole:
+        said = "the newest manifest has errors: ManifestValid has them"
+        return Fact(ConditionType.STALLED, True, Reason.INVALID, said)
+    stalled = _those(now.models, ConditionType.STALLED)
+    if stalled:
+        return Fact(ConditionType.STALLED, True, Reason.BLOCKED, _listed(stalled))
+    return Fact(ConditionType.STALLED, False, Reason.CLEAR, "nothing is in the way")
+
+
+def _node_degraded(now: Summary) -> Fact:
+    lost = now.understanding.source_error
+    degraded = _those(now.models, ConditionType.DEGRADED)
+    said = _listed(degraded)
+    if lost is not None:
+        said = "; ".join(filter(None, [f"the manifest's source is lost: {lost}", said]))
+        return Fact(ConditionType.DEGRADED, True, Reason.SOURCE_LOST, said)
+    if degraded:
+        worst = min((each.reason for each in degraded.values()), key=_SEVERITY.index)
+        return Fact(ConditionType.DEGRADED, True, worst, said)
+    return Fact(ConditionType.DEGRADED, False, Reason.CLEAR, "no fault is known")
+
+
+_SEVERITY = (Reason.BLOCKED, Reason.FAILED, Reason.REVERTED, Reason.OLDER_SERVES)
+
+
+def _those(models: Iterable[ModelStatus], kind: ConditionType) -> Mapping[ModelName, Condition]:
+    """The condition of each of which it is true."""
+    found = {model.name: _of(model, kind) for model in models}
+    return {name: each for name, each in found.items() if each is not None and _true(each)}
+
+
+def _of(model: ModelStatus, kind: ConditionType) -> Condition | None:
+    return next((each for each in model.conditions if each.type is kind), None)
+
+
+def _is(model: ModelStatus, kind: ConditionType) -> bool:
+    condition = _of(model, kind)
+    return condition is not None and _true(condition)
+
+
+def _true(condition: Condition) -> bool:
+    return condition.status == "True"
+
+
+def _is_fine(model: ModelStatus) -> bool:
+    ready = _of(model, ConditionType.READY)
+    return ready is not None and (_true(ready) or ready.reason is Reason.DISABLED)
+
+
+def _listed(conditions: Mapping[ModelName, Condition]) -> str:
+    said = [f"{name} {each.message}" for name, each in sorted(conditions.items())]
+    more = len(said) - _NAMED
+    return "; ".join([*said[:_NAMED], *([f"and {more} more"] if more > 0 else [])])
+
+
+def _counted(models: Sequence[ModelStatus]) -> str:
+    if not models:
+        return "no model is selected here"
+    serving = sum(model.state is State.LOADED for model in models)
+    said = f"{serving} model{' serves' if serving == 1 else 's serve'} as wanted"
+    disabled = len(models) - serving
+    return f"{said}, {disabled} {'is' if disabled == 1 else 'are'} disabled" if disabled else said
