@@ -112,10 +112,15 @@ class Archive:
 
     def recheck(self, desired: Desired) -> Iterator[Lifted]:
         """Those whose load is held to other terms by now; each is looked at once."""
+        yield from self.on_other_terms(desired)
+        names = {model.name for model in desired.models}
+        self._unasked = {key: each for key, each in self._unasked.items() if key[0] not in names}
+
+    def on_other_terms(self, desired: Desired) -> Iterator[Lifted]:
+        """The same, of a manifest that is only asked about."""
         for model in desired.models:
-            for key in [key for key in self._unasked if key[0] == model.name]:
-                block = self._unasked.pop(key)
-                if block.circumstances.terms != mark_of(model):
+            for key, block in self._unasked.items():
+                if key[0] == model.name and block.circumstances.terms != mark_of(model):
                     why = "its checks or timeouts have changed"
                     yield Lifted(model=model.name, failure=block.failure, why=why)
 

@@ -1,14 +1,13 @@
 """What the loop remembers of each model between ticks: failures, restarts, what loaded once."""
 
-from collections import Counter, deque
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from dataclasses import replace
 from types import MappingProxyType
 
 from reconciler.apply.backends import BackendExited, BackendView
 from reconciler.apply.outcomes import BackendStopped, EffectFailed, FilesFetched, Outcome
 from reconciler.backend.usage import refused_arguments
+from reconciler.loop.pages import Key, Page, RestartCause
 from reconciler.loop.stopwatch import Stopwatch
 from reconciler.plan.desired import DesiredModel, OnFailure
 from reconciler.plan.durations import UNTIMED, Durations
@@ -17,46 +16,12 @@ from reconciler.plan.observed import Failure, FilesCached
 from reconciler.plan.retry import after_failure
 from reconciler.plan.revert import LastGood
 
-_RECENT = 5
-"""Failures of a model that operators can look up."""
 _KEPT_INSTANCES = 32
 """Of a model, the newest: so many that failed, and so many that were loaded."""
 
 
-class RestartCause(StrEnum):
-    """How the process before ended: a crash, a load that failed, our stop of one that did nothing
-    any more, or for a change."""
-
-    CRASHED = "crashed"
-    HUNG = "hung"
-    LOAD_FAILED = "load_failed"
-    CHANGED = "changed"
-
-
-_Key = tuple[SpecHash, FilesDigest | None, bool]
-"""What failed: a spec over files, or, with True, their download."""
 _OF_ENGINES = ("start", "load", "run")
 _CAUSES = {"run": RestartCause.CRASHED, "load": RestartCause.LOAD_FAILED}
-
-
-@dataclass(slots=True)
-class _Page:
-    """One model's page. `failures`: the newest last. `stuck`: the stop that failed. `loaded`:
-    instances that were loaded here at least once. `resuming`: as in `ObservedModel`. `beside`:
-    processes that are to take the place of one that lives: no restart of the model until they do.
-    """
-
-    failures: dict[_Key, Failure] = field(default_factory=dict)
-    stuck: Failure | None = None
-    last_good: LastGood | None = None
-    recent: deque[Failure] = field(default_factory=lambda: deque(maxlen=_RECENT))
-    cause: RestartCause = RestartCause.CHANGED
-    restarts: Counter[RestartCause] = field(default_factory=Counter)
-    beside: set[Nonce] = field(default_factory=set)
-    last_lines: tuple[str, ...] = ()
-    starts: int = 0
-    resuming: bool = False
-    loaded: dict[Instance, None] = field(default_factory=dict)
 
 
 class Books:
@@ -66,12 +31,21 @@ class Books:
     """
 
     def __init__(self) -> None:
-        self._pages: dict[ModelName, _Page] = {}
+        self._pages: dict[ModelName, Page] = {}
         self._instances: dict[Nonce, tuple[ModelName, Instance]] = {}
         self._last_words: dict[Nonce, tuple[Instance, tuple[str, ...]]] = {}
         self._desired: Mapping[ModelName, Collection[SpecHash]] = {}
         self._policies: Mapping[ModelName, OnFailure] = {}
         self.stopwatch = Stopwatch()
+
+    def copy(self) -> "Books":
+        """For somebody else, who may write in it. How long things have taken is left out."""
+        other = Books()
+        other._pages = {name: page.copy() for name, page in self._pages.items()}
+        other._instances = dict(self._instances)
+        other._last_words = dict(self._last_words)
+        other._desired, other._policies = self._desired, self._policies
+        return other
 
     def models(self) -> tuple[ModelName, ...]:
         return tuple(self._pages)
@@ -364,7 +338,7 @@ class Books:
             page.beside.pop()
             self._count_start(page)
 
-    def _count_start(self, page: _Page) -> None:
+    def _count_start(self, page: Page) -> None:
         if page.starts:
             page.restarts[page.cause] += 1
         page.starts += 1
@@ -373,14 +347,14 @@ class Books:
     def _wanted(self, model: ModelName, spec_hash: SpecHash) -> bool:
         return spec_hash in self._desired.get(model, ())
 
-    def _page(self, model: ModelName) -> _Page:
+    def _page(self, model: ModelName) -> Page:
         page = self._pages.get(model)
         if page is None:
-            page = self._pages[model] = _Page()
+            page = self._pages[model] = Page()
         return page
 
 
-def _key(failure: Failure) -> _Key:
+def _key(failure: Failure) -> Key:
     return failure.spec_hash, failure.files_digest, failure.during == "fetch"
 
 

@@ -6,9 +6,8 @@ the source again, whatever runs.
 """
 
 from collections.abc import Callable, Collection, Mapping
+from copy import copy
 from dataclasses import dataclass, field
-
-import structlog
 
 from reconciler.loop.observation import Look, Looks, Views
 from reconciler.plan.backend_ids import vendor_of
@@ -16,8 +15,6 @@ from reconciler.plan.desired import Desired, DesiredModel
 from reconciler.plan.fallbacks import fallen_back, with_fallbacks
 from reconciler.plan.gpu_roll import Roll
 from reconciler.plan.ids import ModelName, SpecHash
-
-_log = structlog.get_logger("xgen.loop")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +39,18 @@ class Fallbacks:
         self._last = _Settled()
         self._refused: Mapping[ModelName, DesiredModel] = {}
         self._roll: Roll | None = None
+        self._news: tuple[tuple[ModelName, str | None], ...] = ()
+
+    def copy(self) -> "Fallbacks":
+        """For a rehearsal: it knows the same, and learns for itself."""
+        other = copy(self)
+        other._news = ()
+        return other
+
+    def take_news(self) -> tuple[tuple[ModelName, str | None], ...]:
+        """Which models have taken their fallback since the last call, and why."""
+        news, self._news = self._news, ()
+        return news
 
     def settle(self, wanted: Desired | None, views: Views) -> Desired | None:
         """The very value of the call before, unless there is news."""
@@ -76,8 +85,7 @@ class Fallbacks:
             and _cannot_run(looks[model.name], lasting)
             and model.spec_hash not in _running(model.name, views)
         }
-        for name in refused:
-            _log.info("a model takes its fallback", model=name, reason=looks[name].refusal)
+        self._news += tuple((name, looks[name].refusal) for name in refused)
         self._refused = {**self._refused, **refused}
         return bool(refused)
 

@@ -5,6 +5,7 @@ and a survey from before tells nothing of it.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 
 from reconciler.apply.held import BackendView
@@ -55,6 +56,11 @@ class Departures:
     def __init__(self) -> None:
         self._present: Mapping[Nonce, tuple[ModelName, int, tuple[GpuUuid, ...]]] = {}
         self._left: dict[GpuUuid, tuple[Left, ...]] = {}
+
+    def copy(self) -> "Departures":
+        other = copy(self)
+        other._left = dict(self._left)
+        return other
 
     def see(
         self, present: Mapping[Nonce, tuple[ModelName, int, tuple[GpuUuid, ...]]], now: float

@@ -2,13 +2,15 @@
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import structlog
 
 from reconciler.apply.backends import BackendView
 from reconciler.apply.gpu_numbers import GpuNumbers
-from reconciler.apply.gpu_watch import GpuWatch, Surveyed
+from reconciler.apply.gpu_watch import Surveyed
 from reconciler.errors import Transient
 from reconciler.loop.gpu_memory import BACK_SECONDS, Departures, GpuFigures
 from reconciler.loop.observation import Seen
@@ -51,6 +53,29 @@ class Changes:
 NO_CHANGES = Changes()
 
 
+class Watch(Protocol):
+    """Who asks for the GPUs, as `GpuWatch` does."""
+
+    @property
+    def surveyed(self) -> Surveyed | None: ...
+    def now(self) -> float: ...
+    def hurry(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Still:
+    """What was known when somebody looked last; nobody is asked."""
+
+    surveyed: Surveyed | None
+    at: float
+
+    def now(self) -> float:
+        return self.at
+
+    def hurry(self) -> None:
+        return
+
+
 class GpuLedger:
     """Kept by the loop alone. `environment`: the agent's own, for its masks. `can_run`: whether a
     backend here can run a model on such devices, whatever its files hold; while `builds` is the
@@ -58,7 +83,7 @@ class GpuLedger:
 
     def __init__(
         self,
-        watch: GpuWatch,
+        watch: Watch,
         environment: Mapping[str, str],
         can_run: Callable[[DesiredModel, Sequence[Gpu]], bool],
         mode: GpuMode = GpuMode.NODE,
@@ -87,6 +112,26 @@ class GpuLedger:
         self._recalled = numbers.roll if numbers is not None else None
         self._kept = numbered(self._recalled or Roll())
         self.problems: tuple[str, ...] = ()
+        self._said: Roll | None = None
+
+    def copy(self) -> "GpuLedger":
+        """For a rehearsal: it knows the same, and what it gives is nobody's. Asks for nothing."""
+        other = copy(self)
+        other._watch = _Still(self._watch.surveyed, self._watch.now())
+        other._departures = self._departures.copy()
+        other._numbers = None
+        return other
+
+    def say(self) -> None:
+        """To the log, once, where it becomes so."""
+        roll, before = self._last.roll, self._said
+        self._said = roll
+        if roll is None or roll is before:
+            return
+        if before is None and roll.usable:
+            _log.info("GPUs are known", gpus=[named(device) for device in roll.usable])
+        if roll.hints and roll.hints != (before.hints if before is not None else ()):
+            _log.warning("the GPUs want a look", hints=list(roll.hints))
 
     async def keep(self) -> None:
         """Write the numbers where they have changed, and try again what could not be written."""
@@ -173,18 +218,9 @@ class GpuLedger:
         found = _misplaced(roll, surveyed, views, families)
         if roll == self._last.roll and found == self._last.misplaced:
             return False
-        self._say(roll)
         self._lasting = roll.lasting
         self._last = replace(self._last, roll=roll, misplaced=found)
         return True
-
-    def _say(self, roll: Roll) -> None:
-        """Once, where it becomes so."""
-        before = self._last.roll
-        if before is None and roll.usable:
-            _log.info("GPUs are known", gpus=[named(device) for device in roll.usable])
-        if roll.hints and roll.hints != (before.hints if before is not None else ()):
-            _log.warning("the GPUs want a look", hints=list(roll.hints))
 
     def _settle(self, desired: Desired | None, held: _Held) -> None:
         """Figures that move with each survey are kept out of the claims, and so of the launches."""

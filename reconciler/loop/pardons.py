@@ -82,6 +82,15 @@ class Pardons:
                 lifted = True
         return lifted
 
+    def foresee(self, books: Books, desired: Desired) -> None:
+        """What `grant` would lift for this manifest, in a copy of the books."""
+        for each in self._archive.on_other_terms(desired):
+            books.lift(each.model, each.failure)
+        for model in desired.models:
+            terms = terms_of(model)
+            if self._terms.get(model.name, terms) != terms:
+                books.recheck(model.name)
+
     def _recall(self, books: Books, roll: Roll | None) -> bool:
         """Whether blocks of earlier agents are lifted."""
         return self._lift(books, tuple(self._archive.review(roll)))

@@ -208,6 +208,9 @@ class Reconciler:
         settled = await self._deliberation.settle(wanted, seen, now)
         if not settled.at_rest:
             _log.error("what models get does not settle; it is taken as it stands")
+        for model, reason in self._deliberation.fallbacks.take_news():
+            _log.info("a model takes its fallback", model=model, reason=reason)
+        self._gpus.say()
         return settled.gpus, settled.looks
 
     def _later(self) -> Specs:

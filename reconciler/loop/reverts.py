@@ -5,6 +5,7 @@ status shows beside it what is wanted, and why that is not there.
 """
 
 from collections.abc import Callable, Collection, Mapping
+from copy import copy
 from dataclasses import dataclass, field, replace
 
 from reconciler.apply.backends import BackendView
@@ -88,6 +89,12 @@ class Reverts:
         self._roll: Roll | None = None
         self._refused: Mapping[ModelName, _Refused] = {}
         self._last = _Settled()
+
+    def copy(self, files: Callable[[ModelSpec], FilesCached | None]) -> "Reverts":
+        """For a rehearsal: it knows the same, and learns for itself."""
+        other = copy(self)
+        other._files = files
+        return other
 
     @property
     def reversions(self) -> Mapping[ModelName, Reversion]:

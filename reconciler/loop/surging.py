@@ -1,6 +1,7 @@
 """What a surge hangs on beside the manifest, as far as it decides who gets which GPUs."""
 
 from collections.abc import Collection, Iterator
+from copy import copy
 
 from reconciler.loop.barring import totals_of
 from reconciler.loop.books import Books
@@ -16,6 +17,9 @@ class Surges:
 
     def __init__(self) -> None:
         self._cramped: frozenset[tuple[ModelName, Instance]] = frozenset()
+
+    def copy(self) -> "Surges":
+        return copy(self)
 
     def note(self, staying: Collection[tuple[ModelName, Instance]]) -> bool:
         """Whether a plan tells of one that was not known."""
