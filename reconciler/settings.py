@@ -11,6 +11,7 @@ from reconciler.plan.ending import OnExit
 from reconciler.plan.gpu_mode import GpuMode
 from reconciler.plan.ids import NodeName
 from reconciler.source.git_access import PUBLIC, GitAccess
+from reconciler.source.kubernetes_access import NO_CLUSTER, KubernetesAccess
 from reconciler.status import Supervision
 
 
@@ -35,7 +36,8 @@ class HubSettings:
 class Settings:
     """One agent's settings. Times in seconds.
 
-    `manifest`: a path, or the URL of a git repository, which `git` says how to reach.
+    `manifest`: a path, the URL of a git repository, which `git` says how to reach, or a ConfigMap
+    (`configmap://…`), of the API that `kubernetes` leads to.
     `git_interval`: between two looks at it. `git_webhook_secret_file`: what its host proves itself
     with when it tells of a push; None: it may not.
     `poll_interval`: backs up file events, which some file systems never send (design §5).
@@ -72,6 +74,7 @@ class Settings:
     git: GitAccess = PUBLIC
     git_interval: float = 30.0
     git_webhook_secret_file: Path | None = None
+    kubernetes: KubernetesAccess = NO_CLUSTER
     max_parallel_loads: int = 2
     ports: range = range(18000, 19000)
     log_max_bytes: int = 50 * 1024 * 1024

@@ -11,6 +11,8 @@ from reconciler.condition import ConditionType, Reason
 from reconciler.events import EventKind
 from reconciler.metrics import Metrics, Shown
 from reconciler.plan.actions import Action
+from reconciler.source.kubernetes_address import parse_config_map
+from reconciler.source.kubernetes_role import role
 
 _DOCS = Path(__file__).parents[1] / "docs"
 
@@ -61,3 +63,8 @@ def test_every_reason_says_what_it_means_and_what_to_do() -> None:
         _, _, means, do, _ = row.split("|")
         assert means.strip(), row
         assert do.strip(), row
+
+
+def test_the_role_is_the_one_that_doctor_prints() -> None:
+    page = (_DOCS / "sources.md").read_text(encoding="utf-8")
+    assert f"```yaml\n{role(parse_config_map('configmap://models/prod'))}```" in page

@@ -8,6 +8,7 @@ from pathlib import Path
 import typer
 from rich.text import Text
 
+from reconciler.cli.config_map import read_config_map
 from reconciler.cli.output import console, show
 from reconciler.cli.problem_view import problem_words
 from reconciler.errors import Rejected
@@ -17,14 +18,18 @@ from reconciler.manifest.union import Manifest
 from reconciler.source.git_access import GitAccess
 from reconciler.source.git_address import is_address, parse_address
 from reconciler.source.git_reader import GitReader
+from reconciler.source.kubernetes_access import NO_CLUSTER, KubernetesAccess
+from reconciler.source.kubernetes_address import is_config_map
 from reconciler.source.listing import read_listing
 from reconciler.source.names import shown_name
 from reconciler.source.snapshot import Snapshot
 
 
-def read_manifest(place: str, access: GitAccess) -> Manifest:
+def read_manifest(
+    place: str, access: GitAccess, cluster: KubernetesAccess = NO_CLUSTER
+) -> Manifest:
     """A valid manifest. Raises Rejected; every problem is printed on stderr before."""
-    inspection = look_at(place, access)
+    inspection = look_at(place, access, cluster)
     err = console(sys.stderr)
     for problem in inspection.problems:
         show(err, Text.assemble(*problem_words(problem)))
@@ -37,12 +42,12 @@ def read_manifest(place: str, access: GitAccess) -> Manifest:
     return inspection.manifest
 
 
-def look_at(place: str, access: GitAccess) -> Inspection:
+def look_at(place: str, access: GitAccess, cluster: KubernetesAccess = NO_CLUSTER) -> Inspection:
     """All of it, with its problems. Raises typer.BadParameter (not there) or Rejected.
 
-    `place`: a path, or the URL of a repository that `access` leads to.
+    `place`: a path, the URL of a repository that `access` leads to, or a ConfigMap of `cluster`.
     """
-    snapshot = _read(place, access)
+    snapshot = _read(place, access, cluster)
     if snapshot.error is not None:
         raise Rejected(snapshot.error)
     return inspect(
@@ -53,7 +58,9 @@ def look_at(place: str, access: GitAccess) -> Inspection:
     )
 
 
-def _read(place: str, access: GitAccess) -> Snapshot:
+def _read(place: str, access: GitAccess, cluster: KubernetesAccess) -> Snapshot:
+    if is_config_map(place):
+        return read_config_map(place, cluster)
     if is_address(place):
         with tempfile.TemporaryDirectory(prefix="xgen-git-") as folder:
             return GitReader(parse_address(place), access, Path(folder)).read().snapshot
@@ -64,6 +71,8 @@ def _read(place: str, access: GitAccess) -> Snapshot:
 
 def _shown(place: str, name: str) -> str:
     """A name that leads to the file from here; in a repository, from its root."""
+    if is_config_map(place):
+        return name
     if is_address(place):
         path = shown_name(parse_address(place).path)
         return name if path in ("", name) else f"{path}/{name}"

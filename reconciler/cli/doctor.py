@@ -36,6 +36,7 @@ from reconciler.cli.git_option import (
     git_access,
 )
 from reconciler.cli.gpus import numbers_known
+from reconciler.cli.kubernetes_option import Kubeconfig, KubeContext, kubernetes_access
 from reconciler.cli.node_name import node_name
 from reconciler.cli.options import (
     DataDir,
@@ -54,6 +55,7 @@ from reconciler.plan.desired import Desired
 from reconciler.plan.gpu_mode import GpuMode
 from reconciler.settings import HubSettings
 from reconciler.source.git_access import GitAccess
+from reconciler.source.kubernetes_access import KubernetesAccess
 
 _COLOURS = {Level.OK: "green", Level.SKIP: "dim", Level.WARN: "yellow", Level.FAIL: "bold red"}
 
@@ -68,6 +70,7 @@ class Subject:
     agent: int | None
     manifest: str | None
     git: GitAccess
+    cluster: KubernetesAccess
     hub: HubSettings
     node: str | None
     listen: tuple[str, int]
@@ -141,6 +144,8 @@ def doctor(
     git_ca_file: GitCaFile = None,
     git_allowed_signers: GitAllowedSigners = None,
     git_timeout: GitTimeout = 60.0,
+    kubeconfig: Kubeconfig = None,
+    kube_context: KubeContext = None,
     server: ServerOption = None,
     output: OutputOption = Output.TEXT,
 ) -> int:
@@ -166,6 +171,11 @@ def doctor(
             ca_file=agent.path("git_ca_file", git_ca_file),
             allowed_signers=agent.path("git_allowed_signers", git_allowed_signers),
             timeout=git_timeout,
+        ),
+        cluster=kubernetes_access(
+            place,
+            agent.path("kubeconfig", kubeconfig),
+            agent.text("kube_context", kube_context),
         ),
         hub=hub_settings(_hub(agent, hub)),
         node=node_name(agent.text("node", node)),
@@ -217,7 +227,9 @@ def _findings(subject: Subject) -> Iterator[Finding]:
         yield skip("manifest", "none is given", "give --manifest PATH")
     else:
         node = subject.node or str(remembered or host)
-        desired, found = manifest_findings(subject.manifest, subject.git, node, subject.permissions)
+        desired, found = manifest_findings(
+            subject.manifest, subject.git, subject.cluster, node, subject.permissions
+        )
         yield from found
     yield from hub_findings(subject.hub, desired)
     yield from mirror_findings(os.environ)

@@ -10,6 +10,7 @@ import typer
 from reconciler.errors import Rejected
 from reconciler.source.git_access import GitAccess, check_access
 from reconciler.source.git_address import is_address, parse_address
+from reconciler.source.kubernetes_address import is_config_map
 
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 
@@ -110,7 +111,7 @@ def git_access(
         },
         timeout_seconds=timeout,
     )
-    if manifest is not None and is_address(manifest):
+    if manifest is not None and is_address(manifest) and not is_config_map(manifest):
         try:
             check_access(parse_address(manifest), access)
         except Rejected as exc:

@@ -26,6 +26,7 @@ from reconciler.cli.git_option import (
 )
 from reconciler.cli.gpu_balance import balances
 from reconciler.cli.gpu_outlook import given
+from reconciler.cli.kubernetes_option import Kubeconfig, KubeContext, kubernetes_access
 from reconciler.cli.node_name import node_name
 from reconciler.cli.options import DataDir, ServerOption, data_dir
 from reconciler.cli.output import console, print_json, show
@@ -52,8 +53,8 @@ def plan(
         typer.Option(
             envvar="XGEN_MANIFEST",
             metavar="PATH",
-            help="The manifest to judge: a file, a directory, or a git repository's URL as `run` "
-            "takes it. Without it: what the agent itself is about to do.",
+            help="The manifest to judge: a file, a directory, or a git repository's URL or a "
+            "ConfigMap as `run` takes it. Without it: what the agent itself is about to do.",
         ),
     ] = None,
     node: Annotated[
@@ -79,6 +80,8 @@ def plan(
     git_ca_file: GitCaFile = None,
     git_allowed_signers: GitAllowedSigners = None,
     git_timeout: GitTimeout = 60.0,
+    kubeconfig: Kubeconfig = None,
+    kube_context: KubeContext = None,
 ) -> int:
     """Say what a manifest would start, restart and stop, and why. Changes nothing.
 
@@ -99,6 +102,7 @@ def plan(
         allowed_signers=git_allowed_signers,
         timeout=git_timeout,
     )
+    cluster = kubernetes_access(manifest, kubeconfig, kube_context)
     agent = None if offline else known_agent(server, folder)
     if manifest is None:
         if offline:
@@ -107,11 +111,11 @@ def plan(
         nodes = [_own(agent, view) for view in _nodes(agent, node).values()]
         against = f"as the agent at {agent.url} plans it now"
     elif agent is None:
-        wanted = read_manifest(manifest, access)
+        wanted = read_manifest(manifest, access, cluster)
         nodes = [_from_nothing(each) for each in _offline(wanted, node, folder)]
         against = "from nothing (no agent was asked)"
     else:
-        wanted = read_manifest(manifest, access)
+        wanted = read_manifest(manifest, access, cluster)
         nodes = [_against(wanted, agent, view) for view in _nodes(agent, node).values()]
         against = f"compared with the agent at {agent.url}"
     _print(nodes, output, agent=agent, against=against)

@@ -26,6 +26,7 @@ from reconciler.cli.git_option import (
     GitWebhookSecretFile,
     git_access,
 )
+from reconciler.cli.kubernetes_option import Kubeconfig, KubeContext, kubernetes_access
 from reconciler.cli.node_name import check_default, node_name
 from reconciler.cli.options import (
     DataDir,
@@ -49,7 +50,8 @@ def run(
         typer.Option(
             envvar="XGEN_MANIFEST",
             help="A manifest file, or a directory of them (a mount, a link), or a git repository: "
-            "git+https://HOST/REPOSITORY.git?ref=BRANCH&path=FOLDER, git+ssh://…",
+            "git+https://HOST/REPOSITORY.git?ref=BRANCH&path=FOLDER, git+ssh://…, or a ConfigMap "
+            "asked for at the Kubernetes API: configmap://NAMESPACE/NAME",
         ),
     ],
     hub: Annotated[
@@ -144,6 +146,8 @@ def run(
     ] = 30.0,
     git_timeout: GitTimeout = 60.0,
     git_webhook_secret_file: GitWebhookSecretFile = None,
+    kubeconfig: Kubeconfig = None,
+    kube_context: KubeContext = None,
     max_parallel_loads: Annotated[
         int,
         typer.Option(envvar="XGEN_MAX_PARALLEL_LOADS", min=1, help="Backends that load at a time."),
@@ -259,6 +263,7 @@ def run(
         ),
         git_interval=git_interval,
         git_webhook_secret_file=git_webhook_secret_file,
+        kubernetes=kubernetes_access(manifest, kubeconfig, kube_context),
         max_parallel_loads=max_parallel_loads,
         ports=port_range(ports),
         log_max_bytes=log_max_mib * 1024 * 1024,

@@ -66,7 +66,8 @@ def validate(
     """
     if any(is_address(place) for place in places):
         raise typer.BadParameter(
-            "validate reads files; for a git repository: xgen-model plan --offline --manifest URL",
+            "validate reads files; for a git repository or a ConfigMap: "
+            "xgen-model plan --offline --manifest URL",
             param_hint="PATH",
         )
     paths = [Path(place) for place in places]

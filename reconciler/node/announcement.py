@@ -2,6 +2,7 @@
 the machine by them. No secret is among them."""
 
 import os
+from pathlib import Path
 
 from reconciler.settings import Settings
 from reconciler.source.git_address import is_address
@@ -14,6 +15,8 @@ def words_of(settings: Settings) -> dict[str, object]:
     return {
         "manifest": _manifest(settings.manifest),
         **{flag.strip("-").replace("-", "_"): str(file) for flag, file in settings.git.files()},
+        "kubeconfig": _text(settings.kubernetes.kubeconfig),
+        "kube_context": settings.kubernetes.context,
         "hub": _location(settings.hub.location),
         "node": settings.node,
         "listen": f"{settings.listen_host}:{settings.listen_port}",
@@ -33,6 +36,10 @@ def words_of(settings: Settings) -> dict[str, object]:
 
 def _manifest(given: str) -> str:
     return given if is_address(given) else os.path.abspath(given)
+
+
+def _text(path: Path | None) -> str | None:
+    return None if path is None else os.fspath(path)
 
 
 def _location(hub: str | None) -> str | None:

@@ -11,6 +11,8 @@ from reconciler.settings import Settings
 from reconciler.source.directory import DirectorySource
 from reconciler.source.git_access import check_access
 from reconciler.source.git_address import is_address, parse_address
+from reconciler.source.kubernetes_access import check_cluster
+from reconciler.source.kubernetes_address import is_config_map, parse_config_map
 from reconciler.source.manifest_source import ManifestSource
 
 
@@ -21,6 +23,8 @@ def make_source(
 
     `settled`: the files that an earlier agent took up.
     """
+    if is_config_map(settings.manifest):
+        return _config_map(settings, clock)
     if not is_address(settings.manifest):
         return DirectorySource(
             Path(settings.manifest), poll_seconds=settings.poll_interval, settled=settled
@@ -36,6 +40,16 @@ def make_source(
         settings.data_dir / "git",
         interval_seconds=settings.git_interval,
         now=lambda: clock.wall(clock.monotonic()),
+    )
+
+
+def _config_map(settings: Settings, clock: Clock) -> ManifestSource:
+    config_map = parse_config_map(settings.manifest)
+    check_cluster(settings.kubernetes)
+    from reconciler.source.kubernetes import ConfigMapSource  # here, as with git
+
+    return ConfigMapSource(
+        config_map, settings.kubernetes, now=lambda: clock.wall(clock.monotonic())
     )
 
 

@@ -6,28 +6,23 @@ asked or due ─▶ ls-remote ─▶ as before? ─▶ nothing
 """
 
 import asyncio
-import contextlib
-import random
 from collections.abc import AsyncGenerator, Callable
-from dataclasses import replace
+from contextlib import aclosing
 from pathlib import Path
 
+from reconciler.source.asking import Answer, Asking, Pace
 from reconciler.source.git_access import GitAccess
 from reconciler.source.git_address import GitAddress
-from reconciler.source.git_reader import GitRead, GitReader
+from reconciler.source.git_reader import GitReader
 from reconciler.source.snapshot import Snapshot
-
-_MAX_PAUSE_SECONDS = 300.0
-_JITTER = 0.1
 
 
 class GitSource:
     """Reads `address`. `folder`: for git's scratch, ours alone.
 
-    `interval_seconds`: between two looks, give or take a tenth, so that many nodes do not ask at
-    the same moment; doubled up to five minutes while the repository cannot be reached.
-    `patience_seconds`: after which a first look that goes on is told of. `now`: RFC 3339, for
-    people: when it was reached last.
+    `interval_seconds`: between two looks, give or take a tenth; doubled up to five minutes while
+    the repository cannot be reached. `patience_seconds`: after which a first look that goes on is
+    told of. `now`: RFC 3339, for people: when it was reached last.
     """
 
     def __init__(
@@ -40,15 +35,13 @@ class GitSource:
         patience_seconds: float = 3.0,
         now: Callable[[], str],
     ) -> None:
-        self._shown = address.shown
-        self._patience_seconds = patience_seconds
         self._reader = GitReader(address, access, folder)
-        self._interval_seconds = interval_seconds
-        self._now = now
-        self._reached_at: str | None = None
-        self._failures = 0
-        self._hint = asyncio.Event()
-        self._asked: list[asyncio.Event] = []
+        pace = Pace(
+            interval_seconds=interval_seconds,
+            first_retry_seconds=interval_seconds,
+            patience_seconds=patience_seconds,
+        )
+        self._asking = Asking(address.shown, self._ask, pace, now=now)
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -60,62 +53,24 @@ class GitSource:
 
         The event is set once a read that began after this call has been handed over.
         """
-        asked = asyncio.Event()
-        self._asked.append(asked)
-        self._hint.set()
-        return asked
+        return self._asking.look_again()
 
     async def read(self) -> Snapshot:
         """Ask the repository now. Never raises for what the world is like."""
-        read = await asyncio.to_thread(self._reader.read)
-        if read.reached:
-            self._failures = 0
-            self._reached_at = self._now()
-            return read.snapshot
-        self._failures += 1
-        return replace(read.snapshot, error=self._aged(read))
+        return await self._asking.read()
 
     async def snapshots(self) -> AsyncGenerator[Snapshot, None]:
         """The state now, then each different one. Close it (`aclosing`) to end every git."""
-        shown: Snapshot | None = None
-        reading: asyncio.Task[Snapshot] | None = None
-        try:
-            while True:
-                self._hint.clear()
-                asked, self._asked = self._asked, []
-                reading = asyncio.create_task(self.read(), name="read git")
-                await asyncio.wait([reading], timeout=self._patience_seconds)
-                if shown is None and not reading.done():
-                    yield (shown := self._silent())
-                snapshot = await reading
-                if snapshot != shown:
-                    shown = snapshot
+        async with aclosing(self._asking.snapshots()) as snapshots:
+            try:
+                async for snapshot in snapshots:
                     yield snapshot
-                for each in asked:
-                    each.set()
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(self.pause_seconds()):
-                        await self._hint.wait()
-        finally:
-            self._reader.close()
-            if reading is not None:
-                reading.cancel()
-                await asyncio.wait([reading])
-
-    def _silent(self) -> Snapshot:
-        """Of the start: with it the last good version is in force, and is not waited for."""
-        error = f"cannot read {self._shown}: it has not answered yet since the agent started"
-        return Snapshot(location=self._shown, revision="", error=error)
+            finally:
+                self._reader.close()  # first: a read that is under way ends by it
 
     def pause_seconds(self) -> float:
         """Until the next look, by chance within a tenth."""
-        pause = self._interval_seconds * 2.0 ** min(max(0, self._failures - 1), 16)
-        longest = max(_MAX_PAUSE_SECONDS, self._interval_seconds)
-        return min(pause, longest) * random.uniform(1 - _JITTER, 1 + _JITTER)
+        return self._asking.pause_seconds()
 
-    def _aged(self, read: GitRead) -> str:
-        """The same text each time, so that an outage is one event."""
-        at = self._reached_at
-        if at is None:
-            return f"{read.snapshot.error}; it was not reached since the agent started"
-        return f"{read.snapshot.error}; it was reached last at {at}"
+    async def _ask(self) -> Answer:
+        return await asyncio.to_thread(self._reader.read)

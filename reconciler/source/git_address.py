@@ -91,7 +91,9 @@ def _transport(parts: SplitResult, shown: str) -> Transport:
         raise _wrong(f"{shown} is not encrypted; use git+https")
     if parts.scheme in list(Transport):
         raise _wrong(f"write git+{shown}")
-    raise _wrong(f"{shown} is neither a path nor git+https, git+ssh or git+file ({_FORM})")
+    raise _wrong(
+        f"{shown} is neither a path nor git+https, git+ssh, git+file ({_FORM}) or configmap://"
+    )
 
 
 def _url(transport: Transport, parts: SplitResult, port: int | None, shown: str) -> str:

@@ -1,9 +1,10 @@
 """One ref and one path of a git repository, read as often as it is asked. Blocking."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from reconciler.errors import Rejected, XgenError
+from reconciler.source.asking import Answer
 from reconciler.source.git_access import GitAccess
 from reconciler.source.git_address import GitAddress
 from reconciler.source.git_command import GitFailed, GitTookTooLong
@@ -12,14 +13,6 @@ from reconciler.source.git_listing import read_commit
 from reconciler.source.git_repository import GitRepository
 from reconciler.source.git_signature import check_signature, stamp_of
 from reconciler.source.snapshot import Snapshot
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GitRead:
-    """`reached`: whether the repository answered; what is wrong in it is an error all the same."""
-
-    snapshot: Snapshot
-    reached: bool
 
 
 class GitReader:
@@ -33,17 +26,17 @@ class GitReader:
         self._last = Snapshot(location=address.shown, revision="")
         self._standing: object = None
 
-    def read(self) -> GitRead:
+    def read(self) -> Answer:
         """What the ref holds now. Never raises for what the world is like."""
         try:
-            return GitRead(snapshot=self._read(), reached=True)
+            return Answer(snapshot=self._read(), reached=True)
         except Rejected as exc:
             snapshot = self._failed(str(exc))
-            return GitRead(snapshot=snapshot, reached=True)
+            return Answer(snapshot=snapshot, reached=True)
         except GitFailed as exc:
-            return GitRead(snapshot=self._failed(cause_of(exc)), reached=False)
+            return Answer(snapshot=self._failed(cause_of(exc)), reached=False)
         except XgenError as exc:
-            return GitRead(snapshot=self._failed(str(exc)), reached=False)
+            return Answer(snapshot=self._failed(str(exc)), reached=False)
 
     def close(self) -> None:
         """Kill a git that runs; a read that goes on fails."""

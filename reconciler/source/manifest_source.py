@@ -8,7 +8,7 @@ from reconciler.source.snapshot import Snapshot
 
 
 class ManifestSource(Protocol):
-    """A directory, or a git repository."""
+    """A directory, a git repository, or a ConfigMap."""
 
     @property
     def notices(self) -> tuple[str, ...]:

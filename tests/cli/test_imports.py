@@ -29,6 +29,7 @@ def test_an_agent_loads_no_hubs_client_before_it_has_such_a_hub() -> None:
 
     assert "reconciler.node.parts" in loaded
     assert not loaded & _CLIENTS
+    assert not loaded & {"reconciler.source.git", "reconciler.source.kubernetes_api"}
 
 
 def _modules_of(code: str, *words: str) -> set[str]:

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.source.asking import Answer
 from reconciler.source.git_access import GitAccess
 from reconciler.source.git_address import parse_address
 from reconciler.source.git_listing import MAX_FILES
-from reconciler.source.git_reader import GitRead, GitReader
+from reconciler.source.git_reader import GitReader
 from reconciler.source.snapshot import Snapshot
 from tests.source.git_repository import Repository
 
@@ -35,13 +36,13 @@ def texts(snapshot: Snapshot) -> dict[str, str]:
     return {file.name: (file.content or b"?").decode() for file in snapshot.files}
 
 
-def good(read: GitRead) -> dict[str, str]:
+def good(read: Answer) -> dict[str, str]:
     assert read.reached, read
     assert read.snapshot.error is None
     return texts(read.snapshot)
 
 
-def error(read: GitRead) -> str:
+def error(read: Answer) -> str:
     assert read.snapshot.files == ()
     assert read.snapshot.error is not None
     return read.snapshot.error

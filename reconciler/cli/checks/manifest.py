@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import typer
 
 from reconciler.cli.candidate import look_at
+from reconciler.cli.checks.config_map import config_map_step
 from reconciler.cli.checks.finding import Finding, fail, ok, warn
 from reconciler.errors import XgenError
 from reconciler.manifest.policy import ALLOW_FLAG, ALLOW_VARIABLE, Permissions
@@ -12,17 +13,24 @@ from reconciler.manifest.select import select
 from reconciler.plan.desired import Desired
 from reconciler.source.git_access import GitAccess
 from reconciler.source.git_address import is_address
+from reconciler.source.kubernetes_access import KubernetesAccess
+from reconciler.source.kubernetes_address import is_config_map
 
 
 def manifest_findings(
-    place: str, access: GitAccess, node: str, permissions: Permissions
+    place: str,
+    access: GitAccess,
+    cluster: KubernetesAccess,
+    node: str,
+    permissions: Permissions,
 ) -> tuple[Desired | None, list[Finding]]:
     """What the node would run (None: that cannot be said), and what there is to say of it; what
     the node allows is no warning there."""
     try:
-        inspection = look_at(place, access)
+        inspection = look_at(place, access, cluster)
     except (typer.BadParameter, XgenError) as exc:
-        return None, [fail("manifest", str(exc), _step(place))]
+        step = config_map_step(place, cluster, exc) if is_config_map(place) else _step(place)
+        return None, [fail("manifest", str(exc), step)]
     problems = inspection.problems
     if inspection.manifest is None:
         errors = [str(problem) for problem in problems if problem.is_error]
