@@ -12,6 +12,7 @@ from reconciler.cli.client import Json
 from reconciler.cli.condition_view import every, short
 from reconciler.cli.table import Column, table
 from reconciler.plan.gpu_mode import GpuMode
+from reconciler.plan.wording import span
 
 _COLUMNS = (
     Column(title="NODE"),
@@ -143,6 +144,9 @@ def _notes(server: Json, *, verbose: bool) -> Iterator[RenderableType]:
     node = server.get("node")
     if not server.get("reachable", True):
         yield Text(f"\n{node} cannot be reached: {server.get('reason')}", style="red")
+    loop = server.get("loop") or {}
+    if loop.get("silent"):
+        yield Text(f"\n{node}: {_frozen(server, loop)}", style="red")
     if crashed := crashes(server):
         yield Text(f"\n{node}: {crashed}", style="yellow")
     if problem := why_none_is_left(server):
@@ -163,6 +167,13 @@ def _notes(server: Json, *, verbose: bool) -> Iterator[RenderableType]:
     yield from every(node, server.get("conditions", ()))
     for model in server.get("models", ()):
         yield from every(model["name"], model.get("conditions", ()))
+
+
+def _frozen(server: Json, loop: Json) -> str:
+    """That the view is old, before anybody believes it."""
+    age = span(loop.get("age_seconds") or 0.0)
+    as_of = server.get("as_of") or "the agent's start"
+    return f"all of this is as of {as_of}, {age} ago: the agent's loop has ended no tick since"
 
 
 def _dim(lines: Iterable[str]) -> Iterator[Text]:

@@ -4,7 +4,7 @@ import contextlib
 import signal
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -18,13 +18,18 @@ from reconciler.cli.status_view import render
 from reconciler.errors import XgenError
 
 _PAUSE_SECONDS = 1.0
+_REDRAW_SECONDS = 20.0
+"""For the ages on the screen, where nothing else is new."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """What was seen last. `view` None: nothing yet. `away`: why nothing is seen now, since when."""
+    """What was seen last. `view` None: nothing yet. `away`: why nothing is seen now, since when.
 
-    view: Json | None = None
+    `steady`: the view without what moves by itself; two looks are alike where these are."""
+
+    view: Json | None = field(default=None, compare=False)
+    steady: Json | None = None
     away: str | None = None
     since: str = ""
 
@@ -48,12 +53,26 @@ def _looks(server: str | None, folder: Path) -> Iterator[Look]:
     last = Look()
     while True:
         try:
-            last = Look(view=find_agent(server, folder).servers())
+            view = find_agent(server, folder).servers()
+            last = Look(view=view, steady=_steady(view))
         except XgenError as exc:
             since = last.since if last.away is not None else _now()
-            last = Look(view=last.view, away=str(exc), since=since)
+            last = replace(last, away=str(exc), since=since)
         yield last
         time.sleep(_PAUSE_SECONDS)
+
+
+def _steady(view: Json) -> Json:
+    """Without the moment of the answer; that the loop is silent is no such thing."""
+    moment = ("now", "as_of", "loop")
+    nodes = [
+        {
+            **{key: value for key, value in node.items() if key not in moment},
+            "silent": (node.get("loop") or {}).get("silent"),
+        }
+        for node in view.get("servers", ())
+    ]
+    return {**view, "servers": nodes}
 
 
 def _draw(server: str | None, folder: Path, out: Console, *, verbose: bool) -> None:
@@ -61,14 +80,15 @@ def _draw(server: str | None, folder: Path, out: Console, *, verbose: bool) -> N
 
     Nothing is erased before it is written again, so that nothing flickers.
     """
-    last, size = Look(), out.size
+    last, size, drawn_at = Look(), out.size, 0.0
     with contextlib.ExitStack() as stack:
         stack.callback(lambda: out.print(_screen(last, out.width, verbose=verbose)))
         stack.enter_context(_ended_by_sigterm())
         live = stack.enter_context(Live(console=out, screen=True, auto_refresh=False))
         for look in _looks(server, folder):
-            if (look, out.size) != (last, size):
-                last, size = look, out.size
+            now = time.monotonic()
+            if (look, out.size) != (last, size) or now - drawn_at >= _REDRAW_SECONDS:
+                last, size, drawn_at = look, out.size, now
                 live.update(_screen(look, out.width, verbose=verbose), refresh=True)
 
 

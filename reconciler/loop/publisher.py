@@ -32,6 +32,7 @@ from reconciler.plan.actions import Outlook
 from reconciler.plan.gpu_roll import Roll
 from reconciler.plan.ids import ModelName
 from reconciler.plan.phase import State, advance
+from reconciler.pulse import Pulse
 from reconciler.status import ModelStatus, Status
 
 _log = structlog.get_logger("xgen.loop")
@@ -56,6 +57,7 @@ class Publisher:
         self._publish = publish
         self._clock = clock
         self._states: dict[ModelName, State] = {}
+        self.pulse = Pulse(clock.monotonic, clock.wall)
 
     async def report(
         self,

@@ -126,15 +126,19 @@ class Reconciler:
 
     async def _guarded_tick(self) -> float | None:
         began = self._clock.monotonic()
+        self._publisher.pulse.begun()
         try:
-            return await self.tick()
+            next_at = await self.tick()
         except Exception as exc:  # noqa: BLE001  the loop's boundary: a fault must not end what serves
             _log.exception("a tick failed with an unexpected error; the next one tries again")
             self._chronicle.tick_failed(exc)
             self._publisher.fail(exc)
             self._standstill = None  # else what was said of that would stand
             self._metrics.count_tick(TickResult.FAILED, seconds=self._clock.monotonic() - began)
+            self._publisher.pulse.ended(failed=True)
             return self._clock.monotonic() + FAULT_SECONDS
+        self._publisher.pulse.ended(failed=False)
+        return next_at
 
     async def tick(self) -> float | None:
         """Observe, plan, dispatch, publish once. Returns when the next tick is due by time."""

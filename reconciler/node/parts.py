@@ -229,6 +229,7 @@ async def assembled(
                 downloads=Downloads(imports, hub=bool(settings.hub.location)),
                 hub=hub_models,
                 bounds=_bounds(settings),
+                pulse=publisher.pulse,
             ),
             closed=closed,
             journal=journal,

@@ -10,6 +10,7 @@ from reconciler.metrics import Metrics
 from reconciler.plan.desired import ModelType
 from reconciler.proxy import errors, reply
 from reconciler.proxy import management as operators
+from reconciler.proxy.as_of import Beats
 from reconciler.proxy.board import Routes, StatusReader
 from reconciler.proxy.bounds import Bounds
 from reconciler.proxy.cluster import Model, Models, Self, Servers
@@ -48,6 +49,7 @@ def create_app(
     hub: HubListing,
     pages: EnginePages,
     bounds: Bounds,
+    pulse: Beats,
 ) -> ASGIApp:
     """The application; its lifespan opens and closes the client to the backends."""
     upstream = Upstream()
@@ -81,8 +83,8 @@ def create_app(
         [
             *_inference(gateway),
             *_models(board, routes),
-            *_status(board, traffic),
-            *_management(management, routes, traffic),
+            *_status(board, traffic, pulse),
+            *_management(management, routes, traffic, pulse),
             Route("/api/management/pushed", _plain(POST=Pushed(push_hook))),
             *_downloads(downloads, routes),
             Route("/api/storage/models", _plain(GET=StoredModels(hub, routes))),
@@ -152,23 +154,25 @@ def _models(board: StatusReader, routes: Routes) -> list[BaseRoute]:
     return every
 
 
-def _status(board: StatusReader, traffic: Traffic) -> list[BaseRoute]:
-    servers = _Only(GET=Servers(board, traffic))
+def _status(board: StatusReader, traffic: Traffic, pulse: Beats) -> list[BaseRoute]:
+    servers = _Only(GET=Servers(board, traffic, pulse))
     return [
         Route("/healthz", _Only(GET=Healthz())),
-        Route("/readyz", _Only(GET=Readyz(board))),
+        Route("/readyz", _Only(GET=Readyz(board, pulse))),
         Route("/cluster", servers),
         Route("/api/cluster/servers", servers),
-        Route("/api/cluster/_self", _Only(GET=Self(board, traffic))),
+        Route("/api/cluster/_self", _Only(GET=Self(board, traffic, pulse))),
     ]
 
 
-def _management(management: Management, routes: Routes, traffic: Traffic) -> list[BaseRoute]:
+def _management(
+    management: Management, routes: Routes, traffic: Traffic, pulse: Beats
+) -> list[BaseRoute]:
     streams = Streams(management.ending)
     ways = {
-        "models": _plain(GET=operators.Models(routes, traffic)),
+        "models": _plain(GET=operators.Models(routes, traffic, pulse)),
         "models/{name:path}/logs": _Only(GET=ModelLogs(management.logs, routes, streams)),
-        "models/{name:path}": _plain(GET=operators.Model(routes, traffic)),
+        "models/{name:path}": _plain(GET=operators.Model(routes, traffic, pulse)),
         "plan": _plain(GET=operators.Plan(management.plans, routes)),
         "events": _Only(GET=Events(management.journal, routes, streams)),
         "reconcile": _plain(POST=operators.Reconcile(management.commands, routes)),

@@ -4,6 +4,7 @@ from starlette.types import Receive, Scope, Send
 
 from reconciler.plan.desired import ModelType
 from reconciler.proxy import errors, reply, view
+from reconciler.proxy.as_of import Beats
 from reconciler.proxy.board import Routes, StatusReader
 from reconciler.proxy.inflight import Traffic
 
@@ -11,23 +12,27 @@ from reconciler.proxy.inflight import Traffic
 class Servers:
     """`/api/cluster/servers` and `/cluster`: every node."""
 
-    def __init__(self, board: StatusReader, traffic: Traffic) -> None:
+    def __init__(self, board: StatusReader, traffic: Traffic, pulse: Beats) -> None:
         self._board = board
         self._traffic = traffic
+        self._pulse = pulse
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await reply.send_json(send, view.servers(self._board.current(), self._traffic))
+        body = view.servers(self._board.current(), self._traffic, self._pulse.beat())
+        await reply.send_json(send, body)
 
 
 class Self:
     """`/api/cluster/_self`: this node."""
 
-    def __init__(self, board: StatusReader, traffic: Traffic) -> None:
+    def __init__(self, board: StatusReader, traffic: Traffic, pulse: Beats) -> None:
         self._board = board
         self._traffic = traffic
+        self._pulse = pulse
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await reply.send_json(send, view.server(self._board.current(), self._traffic))
+        body = view.server(self._board.current(), self._traffic, self._pulse.beat())
+        await reply.send_json(send, body)
 
 
 class Models:

@@ -3,8 +3,9 @@
 from starlette.types import Receive, Scope, Send
 
 from reconciler.proxy import reply
+from reconciler.proxy.as_of import Beats, moment, told
 from reconciler.proxy.board import StatusReader
-from reconciler.status import Status
+from reconciler.status import Json, Status
 
 
 class Healthz:
@@ -13,15 +14,21 @@ class Healthz:
 
 
 class Readyz:
-    def __init__(self, board: StatusReader) -> None:
+    """With the age of what it says. A loop that hangs takes no traffic from what serves."""
+
+    def __init__(self, board: StatusReader, pulse: Beats) -> None:
         self._board = board
+        self._pulse = pulse
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        reason = why_not_ready(self._board.current())
-        if reason is None:
-            await reply.send_json(send, {"status": "ok"})
-        else:
-            await reply.send_json(send, {"status": "not ready", "reason": reason}, status=503)
+        reason, beat = why_not_ready(self._board.current()), self._pulse.beat()
+        body: Json = {"status": "ok" if reason is None else "not ready"}
+        if reason is not None:
+            body["reason"] = reason
+        if beat.silent_since is not None:
+            body["warning"] = told(beat)
+        status = 200 if reason is None else 503
+        await reply.send_json(send, {**body, **moment(beat)}, status=status)
 
 
 def why_not_ready(status: Status) -> str | None:

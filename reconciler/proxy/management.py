@@ -16,6 +16,7 @@ from starlette.types import Receive, Scope, Send
 from reconciler.events import Journal
 from reconciler.plan.ids import ModelName
 from reconciler.proxy import errors, headers, management_view, reply
+from reconciler.proxy.as_of import Beats
 from reconciler.proxy.board import Routes
 from reconciler.proxy.client import ClientLeft, read_body
 from reconciler.proxy.errors import Problem
@@ -66,31 +67,35 @@ class Management:
 class Models:
     """`GET /api/management/models`."""
 
-    def __init__(self, routes: Routes, traffic: Traffic) -> None:
+    def __init__(self, routes: Routes, traffic: Traffic, pulse: Beats) -> None:
         self._routes = routes
         self._traffic = traffic
+        self._pulse = pulse
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         status = self._routes.current().status
         if status.unknown_because == JUST_STARTED:  # an empty list would be taken for the truth
             await reply.send_problem(scope, send, errors.node_starting(JUST_STARTED))
         else:
-            await reply.send_json(send, management_view.models(status, self._traffic))
+            body = management_view.models(status, self._traffic, self._pulse.beat())
+            await reply.send_json(send, body)
 
 
 class Model:
     """`GET /api/management/models/{name}`; an alias names its model."""
 
-    def __init__(self, routes: Routes, traffic: Traffic) -> None:
+    def __init__(self, routes: Routes, traffic: Traffic, pulse: Beats) -> None:
         self._routes = routes
         self._traffic = traffic
+        self._pulse = pulse
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         model = find(self._routes, scope["path_params"]["name"])
         if isinstance(model, Problem):
             await reply.send_problem(scope, send, model)
         else:
-            await reply.send_json(send, management_view.model(model, self._traffic))
+            body = management_view.one(model, self._traffic, self._pulse.beat())
+            await reply.send_json(send, body)
 
 
 class Plan:

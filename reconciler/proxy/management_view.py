@@ -7,11 +7,14 @@ from reconciler.masking import masked_values
 from reconciler.plan.actions import Action, Outlook
 from reconciler.plan.desired import ModelSpec
 from reconciler.plan.memory import figures_of
+from reconciler.proxy.as_of import doubted, honest, moment
 from reconciler.proxy.view import InFlight, one_model
+from reconciler.pulse import Beat
 from reconciler.status import Json, ModelDetail, ModelStatus, Planned, Status, UnderWay
 
 
-def models(status: Status, in_flight: InFlight) -> Json:
+def models(status: Status, in_flight: InFlight, beat: Beat) -> Json:
+    status = honest(status, beat)
     return {
         "api": 1,
         "node": status.node,
@@ -19,7 +22,13 @@ def models(status: Status, in_flight: InFlight) -> Json:
         "revision": {"applied": status.revision.applied, "attempted": status.revision.attempted},
         "models": [model(each, in_flight) for each in status.models],
         "elsewhere": [{"name": each.name, "reason": each.reason} for each in status.elsewhere],
+        **moment(beat),
     }
+
+
+def one(status: ModelStatus, in_flight: InFlight, beat: Beat) -> Json:
+    """A model by itself."""
+    return {**model(doubted(status, beat), in_flight), **moment(beat)}
 
 
 def model(status: ModelStatus, in_flight: InFlight) -> Json:

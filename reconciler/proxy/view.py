@@ -11,6 +11,8 @@ from reconciler.condition import Condition
 from reconciler.plan.desired import ModelType
 from reconciler.plan.gpu_mode import GpuMode
 from reconciler.plan.ids import ModelName, Nonce
+from reconciler.proxy.as_of import honest, moment
+from reconciler.pulse import Beat
 from reconciler.status import Device, Engine, Json, ModelStatus, Status
 
 
@@ -21,13 +23,14 @@ class InFlight(Protocol):
     def in_flight(self, nonce: Nonce) -> int: ...
 
 
-def servers(status: Status, in_flight: InFlight) -> Json:
+def servers(status: Status, in_flight: InFlight, beat: Beat) -> Json:
     """All nodes, sorted by name, then pod IP. Without peers that is this one."""
-    nodes = [server(status, in_flight)]
+    nodes = [server(status, in_flight, beat)]
     return {"api": 1, "servers": nodes, "count": len(nodes), "self_node": status.node}
 
 
-def server(status: Status, in_flight: InFlight) -> Json:
+def server(status: Status, in_flight: InFlight, beat: Beat) -> Json:
+    status = honest(status, beat)
     models = sorted(status.models, key=lambda model: model.name)
     return {
         "node": status.node,
@@ -47,6 +50,7 @@ def server(status: Status, in_flight: InFlight) -> Json:
         "engines": _engines(status.engines),
         "agent": asdict(status.agent) if status.agent else None,
         "unknown_because": status.unknown_because,
+        **moment(beat),
     }
 
 

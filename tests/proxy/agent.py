@@ -15,11 +15,12 @@ from yarl import URL
 from reconciler.metrics import Metrics
 from reconciler.observe.engine_pages import EnginePages
 from reconciler.proxy.app import create_app
+from reconciler.proxy.as_of import Beats
 from reconciler.proxy.bounds import Bounds
 from reconciler.proxy.inflight import Traffic
 from reconciler.proxy.server import serve
 from reconciler.status import ModelStatus
-from tests.proxy.builders import Board, Operators, status
+from tests.proxy.builders import STEADY, Board, Operators, status
 
 CHAT = "/v1/chat/completions"
 _DEADLINE_SECONDS = 60.0
@@ -107,6 +108,7 @@ async def running_agent(
     body_bytes: int = 1 << 26,
     settings: Mapping[str, Any] | None = None,
     operators: Operators | None = None,
+    pulse: Beats | None = None,
     **serving: float,
 ) -> AsyncIterator[Agent]:
     """`settings` are its bounds, `serving` of the server."""
@@ -124,6 +126,7 @@ async def running_agent(
         hub=operators.hub,
         pages=pages,
         bounds=Bounds(body_bytes=body_bytes, **settings or {}),
+        pulse=pulse or STEADY,
     )
     async with pages, aiohttp.ClientSession() as session, asyncio.timeout(_DEADLINE_SECONDS):
         server = asyncio.create_task(serve(app, sock, stop=stop, **serving))

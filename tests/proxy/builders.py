@@ -12,9 +12,24 @@ from reconciler.plan.ids import ModelName, NodeName, Nonce
 from reconciler.plan.phase import State
 from reconciler.plan.repository import Repository
 from reconciler.proxy.management import Management
+from reconciler.pulse import Beat
 from reconciler.status import Endpoint, ModelDetail, ModelStatus, Planned, Status
 
 KEY = "backend-key"
+NOW = Beat(now="2026-03-01T12:00:01Z", as_of="2026-03-01T12:00:00Z", age_seconds=1.0)
+
+
+class Steady:
+    """A loop that has just ended a tick, or what it is given."""
+
+    def __init__(self, beat: Beat = NOW) -> None:
+        self._beat = beat
+
+    def beat(self) -> Beat:
+        return self._beat
+
+
+STEADY = Steady()
 
 
 def endpoint(port: int, *, nonce: str = "n1", metrics_path: str | None = None) -> Endpoint:

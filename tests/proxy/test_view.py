@@ -19,7 +19,7 @@ from reconciler.status import (
     Status,
     TargetStatus,
 )
-from tests.proxy.builders import KEY, model, status
+from tests.proxy.builders import KEY, NOW, model, status
 
 
 def _full_status() -> Status:
@@ -92,8 +92,8 @@ _in_flight = _InFlight()
 
 
 def test_servers_have_the_shape_that_peers_read() -> None:
-    body = _seen(view.servers(_full_status(), _in_flight))
-    server = _seen(view.server(_full_status(), _in_flight))
+    body = _seen(view.servers(_full_status(), _in_flight, NOW))
+    server = _seen(view.server(_full_status(), _in_flight, NOW))
     assert body == {"api": 1, "servers": [server], "count": 1, "self_node": "node-a"}
     expected = {
         "node": "node-a",
@@ -117,7 +117,7 @@ def test_servers_have_the_shape_that_peers_read() -> None:
 
 
 def test_a_model_has_every_field_of_the_contract() -> None:
-    server = _seen(view.server(_full_status(), _in_flight))
+    server = _seen(view.server(_full_status(), _in_flight, NOW))
     waiting, serving = server["models"]
     assert waiting["name"] == "a"
     assert server["loaded_models"] == [serving]
@@ -150,13 +150,15 @@ def test_a_model_has_every_field_of_the_contract() -> None:
 
 
 def test_a_backends_key_is_never_shown() -> None:
-    shown = msgspec.json.encode(view.servers(_full_status(), _in_flight))
+    shown = msgspec.json.encode(view.servers(_full_status(), _in_flight, NOW))
     assert KEY.encode() not in shown
 
 
 def test_gpus_of_two_vendors_are_mixed() -> None:
     def gpu(*devices: Device) -> Any:
-        return _seen(view.server(Status(node=NodeName("n"), devices=devices), _in_flight))["gpu"]
+        return _seen(view.server(Status(node=NodeName("n"), devices=devices), _in_flight, NOW))[
+            "gpu"
+        ]
 
     one = gpu(_device("nvidia"))
     assert (one["type"], one["count"]) == ("nvidia", 1)
