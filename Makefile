@@ -79,8 +79,8 @@ git sshd:
 	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $$missing >/dev/null; \
 	else echo "Something is missing. Run: sudo apt-get install $$missing"; exit 1; fi
 
-schema: $(DEV)  ## write schema/manifest.schema.json anew
-	$(BIN)/xgen-model schema > schema/manifest.schema.json
+schema: $(DEV)  ## write the files of the folder schema anew
+	for of in manifest fleet plan; do $(BIN)/xgen-model schema $$of > schema/$$of.schema.json; done
 
 clean:  ## remove what was installed
 	rm -rf $(VENV) .venv-aiperf .venv-vllm .venv-llama-cpp-python tests/e2e/js/node_modules

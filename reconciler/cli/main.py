@@ -30,7 +30,7 @@ COMMANDS = {
     "doctor": "Check this machine; explain what is amiss.",
     "hub": "Push models to the hub; pull, list, verify, remove.",
     "cache": "This node's model files: list, verify, remove.",
-    "schema": "Print the manifest's JSON schema, for editors.",
+    "schema": "Print a JSON schema: manifest, fleet file, plan.",
 }
 """In the order in which one meets them. Each is the function of that name in its own module, or
 the group (a Typer) of that name."""

@@ -30,7 +30,9 @@ from reconciler.cli.kubernetes_option import Kubeconfig, KubeContext, kubernetes
 from reconciler.cli.node_name import node_name
 from reconciler.cli.options import DataDir, ServerOption, data_dir
 from reconciler.cli.output import console, print_json, show
-from reconciler.cli.plan_view import as_json, as_markdown, as_text, has_changes
+from reconciler.cli.plan_markdown import as_markdown
+from reconciler.cli.plan_view import as_json, as_text
+from reconciler.cli.plan_words import has_changes
 from reconciler.cli.told import fields_of, is_suspended, planned_by, running_of
 from reconciler.errors import Rejected, Transient
 from reconciler.manifest.select import select
@@ -118,7 +120,7 @@ def plan(
         wanted = read_manifest(manifest, access, cluster)
         nodes = [_against(wanted, agent, view) for view in _nodes(agent, node).values()]
         against = f"compared with the agent at {agent.url}"
-    _print(nodes, output, agent=agent, against=against)
+    _print(nodes, output, agent=agent, against=against, what=manifest)
     if any(each.count(Verb.REFUSED) for each in nodes):
         return ExitCode.ERROR
     return ExitCode.CHANGES if has_changes(nodes) else ExitCode.OK
@@ -169,15 +171,22 @@ def _against(manifest: Manifest, agent: Agent, view: Json) -> NodeChanges:
 
 
 def _print(
-    nodes: Sequence[NodeChanges], output: PlanOutput, *, agent: Agent | None, against: str
+    nodes: Sequence[NodeChanges],
+    output: PlanOutput,
+    *,
+    agent: Agent | None,
+    against: str,
+    what: str | None,
 ) -> None:
+    """`what`: the manifest that is judged; None: the agent's own."""
     match output:
         case PlanOutput.TEXT:
             show(console(), as_text(nodes, against=against))
         case PlanOutput.JSON:
             print_json(as_json(nodes, agent=agent.url if agent else None))
         case PlanOutput.MARKDOWN:
-            typer.echo(as_markdown(nodes, against=against))
+            said = as_markdown(nodes, against=against, what=what or "the manifest in force")
+            typer.echo(said, nl=False)
 
 
 def _own(agent: Agent, view: Json) -> NodeChanges:

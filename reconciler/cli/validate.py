@@ -21,9 +21,9 @@ from reconciler.cli.problem_view import (
 )
 from reconciler.errors import XgenError
 from reconciler.manifest.inspection import Inspection, inspect
-from reconciler.manifest.parse import MAX_BYTES
 from reconciler.manifest.problem import Problem
 from reconciler.manifest.resolve import FileInput
+from reconciler.manifest.text import MAX_BYTES
 from reconciler.source.git_address import is_address
 from reconciler.source.names import shown_name
 

@@ -33,9 +33,12 @@ _BOUNDS = {
 }
 
 
-def explain(error: ValidationError) -> list[Finding]:
-    """One finding an error, in the order of the fields, up to a number that is still of use."""
-    return [_finding(detail) for detail in error.errors(include_url=False)[:MAX_FINDINGS]]
+def explain(error: ValidationError, root: type[BaseModel] = Document) -> list[Finding]:
+    """One finding an error, in the order of the fields, up to a number that is still of use.
+
+    `root`: the model that the text was to be.
+    """
+    return [_finding(detail, root) for detail in error.errors(include_url=False)[:MAX_FINDINGS]]
 
 
 def nearest(word: str, known: list[str]) -> str | None:
@@ -47,17 +50,17 @@ def nearest(word: str, known: list[str]) -> str | None:
     return None
 
 
-def _finding(detail: ErrorDetails) -> Finding:
+def _finding(detail: ErrorDetails, root: type[BaseModel]) -> Finding:
     raw = detail["loc"]
     at_key = bool(raw) and raw[-1] == "[key]"
     loc: Loc = tuple(part for part in raw if part not in _NO_KEYS)
     if detail["type"] == "extra_forbidden":
         typed: Loc = tuple(part for part in raw if part != "[key]")
-        return Finding(loc=loc, message=_unknown_key(typed), at_key=True)
-    return Finding(loc=loc, message=_message(detail, loc), at_key=at_key)
+        return Finding(loc=loc, message=_unknown_key(typed, root), at_key=True)
+    return Finding(loc=loc, message=_message(detail, loc, root), at_key=at_key)
 
 
-def _message(detail: ErrorDetails, loc: Loc) -> str:
+def _message(detail: ErrorDetails, loc: Loc, root: type[BaseModel]) -> str:
     kind, value, context = detail["type"], detail["input"], detail.get("ctx", {})
     match kind:
         case "missing":
@@ -65,7 +68,7 @@ def _message(detail: ErrorDetails, loc: Loc) -> str:
         case "value_error":
             return str(context["error"])
         case "literal_error":
-            return _not_one_of(_choices(_annotation(loc)), value, loc)
+            return _not_one_of(_choices(_annotation(loc, root)), value, loc)
         case "too_short":
             return "must not be empty; leave it out instead"
         case "too_long":
@@ -106,7 +109,7 @@ def _not_one_of(choices: list[str], value: object, loc: Loc) -> str:
         return f"must be a list of node names, or all for every node, not {shown(value)}"
     close = nearest(value, choices) if isinstance(value, str) else None
     hint = f"; did you mean {close!r}?" if close else ""
-    if close is None and loc[-1] == "backend":
+    if close is None and loc[-1] == "backend" and "engines" not in loc:
         hint = "; the name of a build (--engine) goes into engine"
     return f"must be {_one_of(choices)}, not {shown(value)}{hint}"
 
@@ -115,11 +118,11 @@ def _one_of(words: list[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
 
 
-def _unknown_key(loc: Loc) -> str:
+def _unknown_key(loc: Loc, root: type[BaseModel]) -> str:
     key = str(loc[-1])
     if key in RESERVED:
         return RESERVED[key]
-    known = _keys(_annotation(loc[:-1]))
+    known = _keys(_annotation(loc[:-1], root))
     if key in ASKED_BY and (asked := next((each for each in known if each in ASKED_BY), None)):
         return f"a check holds either {asked} or {key}, not both"
     if close := nearest(key, known):
@@ -129,9 +132,9 @@ def _unknown_key(loc: Loc) -> str:
     return f"unknown key {shown(key)}"
 
 
-def _annotation(loc: Loc) -> Any:
+def _annotation(loc: Loc, root: type[BaseModel]) -> Any:
     """The type that the model gives to the value at `loc`."""
-    annotation: Any = Document
+    annotation: Any = root
     for part in loc:
         annotation = _inner(annotation, part)
     return annotation

@@ -102,6 +102,24 @@ def _gpu_id(value: object) -> str:
     )
 
 
+def _size(value: object) -> int:
+    if isinstance(value, str) and (found := size_bytes(value)) is not None:
+        return found
+    raise ValueError(f"must be a size such as 80GiB or 500GB, not {shown(value)}")
+
+
+def _gpu_identity(text: str) -> str | None:
+    if _GPU.fullmatch(text) and not text.isdigit():
+        return None
+    return f"must be a UUID such as GPU-8a56a4bc-… or MIG-…, not {shown(text)}"
+
+
+def _pci(text: str) -> str | None:
+    if pci_address(text):
+        return None
+    return f"must be a PCI address such as 0000:17:00.0, not {shown(text)}"
+
+
 def is_list(value: object) -> str:
     """The tag of a value that may be written as one or as several."""
     return "<list>" if isinstance(value, list | tuple) else "<word>"
@@ -193,12 +211,25 @@ _GPU_ID_SCHEMA: dict[str, Any] = {
     "examples": [0, "GPU-8a56a4bc-0000-0000-0000-000000000000", "0000:17:00.0"],
 }
 
+_SIZE_SCHEMA: dict[str, Any] = {
+    "type": "string",
+    "pattern": f"^{SIZE}$",
+    "examples": ["80GiB", "500GB"],
+}
+
 Duration = Annotated[float, BeforeValidator(_duration), WithJsonSchema(_DURATION_SCHEMA)]
 """Seconds; 0 is allowed."""
 Limit = Annotated[float, BeforeValidator(_limit), WithJsonSchema(_LIMIT_SCHEMA)]
 """Seconds, more than 0."""
 GpuMemory = Annotated[str, BeforeValidator(_gpu_memory), WithJsonSchema(_GPU_MEMORY_SCHEMA)]
 GpuId = Annotated[str, BeforeValidator(_gpu_id), WithJsonSchema(_GPU_ID_SCHEMA)]
+Size = Annotated[int, BeforeValidator(_size), WithJsonSchema(_SIZE_SCHEMA)]
+"""Bytes."""
+GpuIdentity = Annotated[
+    str,
+    Checked(_gpu_identity, r"(?:[Gg][Pp][Uu]|[Mm][Ii][Gg])-[A-Za-z0-9-]+|(?:nvidia|amd):[0-9]+"),
+]
+PciAddress = Annotated[str, Checked(_pci, rf"\s*{PCI_PATTERN}\s*")]
 Name = Annotated[str, Checked(_matches(_NAME, "1 to 100 letters, digits, '.', '_' and '-'"), _NAME)]
 Alias = Annotated[
     str, Checked(_matches(_ALIAS, "1 to 200 letters, digits and any of . _ : / @ + -"), _ALIAS)

@@ -40,8 +40,7 @@ API_GROUP = "xgen.io"
 API_VERSION = "xgen.io/v1alpha1"
 KIND = "ModelManifest"
 
-_Backend = Literal[
-    "auto",
+BackendId = Literal[
     "vllm-cuda",
     "vllm-rocm",
     "vllm-cpu",
@@ -52,6 +51,7 @@ _Backend = Literal[
     "xllamacpp",
     "llama-cpp-python",
 ]
+_Backend = Literal["auto", BackendId]
 
 
 def _is_no_backend(name: str) -> str:

@@ -3,7 +3,6 @@
 Nothing here raises for what a file holds, and the file's name is all that is known of the file.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -16,16 +15,14 @@ from reconciler.manifest.flag_places import Places, places_of_defaults, places_o
 from reconciler.manifest.model import API_GROUP, API_VERSION, KIND, Document
 from reconciler.manifest.problem import Finding, Problem, dotted, position, shown
 from reconciler.manifest.rules import rule_findings
+from reconciler.manifest.text import at_start, decoded
 from reconciler.manifest.tree import MappingNode, Node, ScalarNode, locate, plain
 from reconciler.manifest.yaml_tree import compose
 from reconciler.plan.ids import Place
 
-MAX_BYTES = 1024 * 1024
 MAX_PROBLEMS = 100
-_UNPRINTABLE = re.compile(
-    r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufffe\uffff]"
-)
-"""All but YAML's printable characters. The few, not the many: so it is ready ten times as soon."""
+FLEET_KIND = "Fleet"
+"""Of `fleet`: no manifest, and easily taken for one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,16 +65,16 @@ class ParsedFile:
 
 def unreadable(name: str, error: str) -> ParsedFile:
     """A file that could not be read at all."""
-    return ParsedFile(name=name, problems=(_at_start(name, f"cannot read this file: {error}"),))
+    return ParsedFile(name=name, problems=(at_start(name, f"cannot read this file: {error}"),))
 
 
 def parse_file(name: str, content: bytes) -> ParsedFile:
     """Every document of a file, and every problem: syntax, shapes, rules, repeated names."""
-    text = _text(name, content)
+    text = decoded(name, content)
     if isinstance(text, Problem):
         return ParsedFile(name=name, problems=(text,))
     if not text.strip():
-        empty = _at_start(name, "the file is empty")
+        empty = at_start(name, "the file is empty")
         return ParsedFile(name=name, problems=(empty,), complete=True)
     composed = compose(text)
     problems = [
@@ -90,7 +87,7 @@ def parse_file(name: str, content: bytes) -> ParsedFile:
     ]
     roots = [root for root in composed.documents if not _is_empty(root)]
     if not roots and composed.complete and not problems:
-        problems.append(_at_start(name, "the file holds no document"))
+        problems.append(at_start(name, "the file holds no document"))
     file = _File(name)
     flawed = {problem.place for problem in problems}
     for root in roots:
@@ -174,22 +171,6 @@ class _File:
         )
 
 
-def _text(name: str, content: bytes) -> str | Problem:
-    if len(content) > MAX_BYTES:
-        return _at_start(name, "the file is too large: more than 1 MiB")
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line, column = _line_and_column(content[: error.start].decode("utf-8-sig", "replace"))
-        message = f"the file is not UTF-8 text: byte {content[error.start]:#04x}"
-        return Problem(place=Place(file=name, line=line, column=column), path="", message=message)
-    if found := _UNPRINTABLE.search(text):
-        line, column = _line_and_column(text[: found.start()])
-        message = f"the control character U+{ord(found[0]):04X}"
-        return Problem(place=Place(file=name, line=line, column=column), path="", message=message)
-    return text
-
-
 def _foremost(problems: list[Problem]) -> tuple[Problem, ...]:
     """In the order of the file, errors first where there are too many to show."""
     if len(problems) <= MAX_PROBLEMS:
@@ -212,6 +193,8 @@ def _header_findings(api_version: str | None, kind: str | None) -> list[Finding]
     ours = api_version.partition("/")[0] == API_GROUP
     if ours and kind != KIND:
         hint = f"; did you mean {KIND!r}?" if nearest(kind, [KIND]) else f"; it must be {KIND!r}"
+        if kind == FLEET_KIND:
+            hint = "; a fleet file is for `plan --fleet`, and stands beside the manifests' folder"
         findings.append(Finding(loc=("kind",), message=f"unknown kind {shown(kind)}{hint}"))
     if (ours or kind == KIND) and api_version != API_VERSION:
         message = f"must be {API_VERSION}, not {shown(api_version)}"
@@ -232,11 +215,3 @@ def _is_empty(root: Node) -> bool:
 
 def _kind(root: Node) -> str:
     return shown(root.value) if isinstance(root, ScalarNode) else "a list"
-
-
-def _at_start(name: str, message: str) -> Problem:
-    return Problem(place=Place(file=name, line=1, column=1), path="", message=message)
-
-
-def _line_and_column(before: str) -> tuple[int, int]:
-    return before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1

@@ -1,14 +1,17 @@
-"""The JSON schema (2020-12) that editors check a manifest with, generated from the models.
+"""The JSON schemas (2020-12) that editors check manifests and fleet files with, generated from the
+models.
 
-It offers what this release takes: the values in `supported` alone, and no null where a key is
-better left out.
+That of the manifest offers what this release takes: the values in `supported` alone, and no null
+where a key is better left out.
 """
 
 import json
 from typing import Any
 
+from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 
+from reconciler.manifest.fleet_model import Fleet
 from reconciler.manifest.model import Document
 from reconciler.manifest.supported import ACTED_ON
 from reconciler.plan.desired import JsonValue
@@ -18,21 +21,31 @@ _Schema = dict[str, Any]
 
 def manifest_schema() -> _Schema:
     """The schema of one document."""
-    schema = Document.model_json_schema(by_alias=True, schema_generator=GenerateJsonSchema)
-    _tidy(schema)
+    schema = _generated(Document)
     for pattern, values in ACTED_ON.items():
         _limit(schema, pattern, values)
     _prune(schema)
-    return {
-        "$schema": GenerateJsonSchema.schema_dialect,
-        "title": "ModelManifest",
-        **schema,
-    }
+    return _entitled("ModelManifest", schema)
 
 
-def schema_text() -> str:
-    """The schema as it stands in `schema/manifest.schema.json`."""
-    return json.dumps(manifest_schema(), indent=2, ensure_ascii=False) + "\n"
+def fleet_schema() -> _Schema:
+    """The schema of a fleet file."""
+    return _entitled("Fleet", _generated(Fleet))
+
+
+def schema_text(schema: _Schema) -> str:
+    """As it stands in the folder `schema`."""
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
+def _generated(model: type[BaseModel]) -> _Schema:
+    schema = model.model_json_schema(by_alias=True, schema_generator=GenerateJsonSchema)
+    _tidy(schema)
+    return schema
+
+
+def _entitled(title: str, schema: _Schema) -> _Schema:
+    return {"$schema": GenerateJsonSchema.schema_dialect, "title": title, **schema}
 
 
 def _tidy(schema: Any) -> None:

@@ -1,11 +1,11 @@
 """`plan` without an agent, as a shell or a CI job meets it."""
 
-import json
 from pathlib import Path
 
 import pytest
 
 from tests.cli.command import on_a_terminal, xgen_model
+from tests.cli.plan_answers import plan_of
 from tests.manifest.texts import manifest, model
 
 OFFLINE = ("--offline", "--node", "node-a")
@@ -32,7 +32,8 @@ def test_from_nothing_says_what_would_start(folder: Path) -> None:
         "  = off   unchanged  enabled: false\n"
         "    there is not for this node: nodes: [node-b]; this node is node-a\n"
         "\n"
-        "1 to start, 0 to restart, 0 to stop, 1 unchanged\n"
+        "+ start  = unchanged\n"
+        "1 to start, 0 to restart, 0 to stop, 1 unchanged; 1 download of unknown size\n"
     )
 
 
@@ -48,14 +49,14 @@ def test_without_a_node_each_that_the_manifest_names_is_planned(tmp_path: Path) 
 
     result = xgen_model("plan", "--manifest", file, "--offline", "--output", "json")
 
-    plan = json.loads(result.stdout)
+    plan = plan_of(result.stdout)
     assert [(node["node"], len(node["models"])) for node in plan["nodes"]] == [("n1", 2), ("n2", 1)]
 
 
 def test_json_is_versioned_and_names_every_model(folder: Path) -> None:
     result = xgen_model("plan", "--manifest", folder, *OFFLINE, "--output", "json")
 
-    plan = json.loads(result.stdout)
+    plan = plan_of(result.stdout)
     assert (plan["api"], plan["agent"], plan["changes"]) == (1, None, True)
     assert plan["summary"] == {
         "start": 1,
@@ -89,8 +90,10 @@ def test_markdown_for_a_pull_request(folder: Path) -> None:
     result = xgen_model("plan", "--manifest", folder, *OFFLINE, "--output", "markdown")
 
     assert result.returncode == 2
-    assert "| `+` | `chat` | **start** | in the manifest and not running |\n" in result.stdout
-    assert result.stdout.endswith("**1 to start, 0 to restart, 0 to stop, 1 unchanged**\n")
+    assert result.stdout.startswith(f"<!-- xgen-model plan: {folder} -->\n")
+    row = "| `+` | `chat` | `node-a` | **start** | in the manifest and not running<br>"
+    assert row in result.stdout
+    assert ": **1 to start, 0 to restart, 0 to stop, 1 unchanged; " in result.stdout
 
 
 def test_an_invalid_manifest_is_an_error_with_every_place(folder: Path) -> None:

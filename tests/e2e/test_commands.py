@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import on_a_terminal, started, xgen_model
+from tests.cli.plan_answers import plan_of
 from tests.e2e.agent import Agent
 from tests.e2e.conftest import MakeAgent
 from tests.e2e.manifests import manifest, model
@@ -126,9 +127,10 @@ def test_plan_against_an_agent_says_what_would_change(running: Agent, tmp_path: 
     lines = result.stdout.splitlines()
     assert lines[0] == f"node-a, compared with the agent at {running.url}"
     assert lines[2].startswith("  ^ chat  surge      spec changed (1:")
-    assert "KV cache not known for 4,096 tokens" in lines[4]
-    assert [lines[1], lines[3], *lines[5:]] == [
+    assert "KV cache not known for 4,096 tokens" in lines[5]
+    assert [lines[1], *lines[3:5], *lines[6:]] == [
         "",
+        "      no gap (surge)",
         "      source: gguf/test_model, already cached",
         "      extra_args.ctx_size: 2048 → 4096",
         "  - goes  stop       removed from the manifest",
@@ -138,6 +140,7 @@ def test_plan_against_an_agent_says_what_would_change(running: Agent, tmp_path: 
         "  > same  reroute    changes without a restart",
         '      aliases: [] → ["e1"]',
         "",
+        "+ start  ^ surge: restart without a gap  > reroute: no restart  - stop  = unchanged",
         "1 to start, 0 to restart, 1 to stop, 1 to surge, 1 to reroute, 1 unchanged",
     ]
 
@@ -145,7 +148,7 @@ def test_plan_against_an_agent_says_what_would_change(running: Agent, tmp_path: 
 def test_what_plan_said_is_what_the_agent_does(running: Agent, tmp_path: Path) -> None:
     file = candidate(tmp_path, model("chat", extra_args="{ctx_size: 4096}"), model("new"))
     old = running.wait_state("chat", "loaded")
-    planned = json.loads(
+    planned = plan_of(
         xgen_model(
             *("plan", "--manifest", file, "--data-dir", running.data, "--output", "json")
         ).stdout
@@ -195,7 +198,7 @@ def test_plan_of_a_suspended_node_is_one_answer(running: Agent) -> None:
     )
 
     assert (own.returncode, same.returncode) == (0, 0)
-    told, compared = (json.loads(each.stdout)["nodes"][0]["models"] for each in (own, same))
+    told, compared = (plan_of(each.stdout)["nodes"][0]["models"] for each in (own, same))
     assert [each["action"] for each in told] == ["unchanged", "unchanged"]
     assert [each["action"] for each in compared] == ["unchanged", "unchanged"]
     assert [each["reason"].split(";")[0] for each in told] == [

@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
+from reconciler.cli.plan_schema import plan_schema
 from reconciler.manifest.inspection import inspect
 from reconciler.manifest.resolve import FileInput
-from reconciler.manifest.schema import manifest_schema, schema_text
+from reconciler.manifest.schema import fleet_schema, manifest_schema, schema_text
 from reconciler.manifest.supported import ACTED_ON
 from tests.manifest.texts import manifest, model
 
@@ -32,13 +33,14 @@ def complaints(entry: dict[str, object]) -> list[str]:
     return [error.message for error in VALIDATOR.iter_errors(document)]
 
 
-def test_the_schema_file_is_fresh() -> None:
+@pytest.mark.parametrize(
+    ("name", "schema"),
+    [("manifest", manifest_schema()), ("fleet", fleet_schema()), ("plan", plan_schema())],
+)
+def test_the_schema_files_are_fresh(name: str, schema: dict[str, Any]) -> None:
     """Otherwise: make schema."""
-    assert (ROOT / "schema" / "manifest.schema.json").read_text() == schema_text()
-
-
-def test_the_schema_is_one() -> None:
-    jsonschema.Draft202012Validator.check_schema(manifest_schema())
+    assert (ROOT / "schema" / f"{name}.schema.json").read_text() == schema_text(schema)
+    jsonschema.Draft202012Validator.check_schema(schema)
 
 
 @pytest.mark.parametrize("file", PUBLISHED, ids=lambda file: str(file.relative_to(ROOT)))
