@@ -20,9 +20,12 @@ from tests.cli.plans import FULL, PLAN, change, node
 
 def shown(*nodes: NodeChanges, columns: int = 200, colours: bool = False) -> str:
     out = io.StringIO()
-    system = "standard" if colours else None
     console = Console(
-        file=out, width=columns, force_terminal=colours, color_system=system, highlight=False
+        file=out,
+        width=columns,
+        force_terminal=colours,
+        color_system="standard" if colours else None,
+        highlight=False,
     )
     console.print(as_text(nodes, against="compared with an agent"))
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
