@@ -6,6 +6,7 @@ from reconciler.apply.backends import BackendView
 from reconciler.apply.stop import Hurry, Recall, Stopper
 from reconciler.plan.desired import Timeouts
 from reconciler.proxy.inflight import Traffic
+from tests.apply.dead_agent import LOAD_NOTED, dead_agent
 from tests.apply.world import World
 
 LIMITS = Timeouts(drain=600.0, stop=0.1, kill=30.0)
@@ -37,6 +38,20 @@ async def test_one_that_drains_is_kept_as_it_was(world: World) -> None:
     assert await stop.task is None
     assert world.view(view) == view
     await world.stop(view)
+
+
+async def test_one_that_an_earlier_agent_has_started_is_kept_as_it_was(world: World) -> None:
+    """And is noted so: the agent after this one goes on with it, too."""
+    dead = await dead_agent(world, note=LOAD_NOTED)
+    view = await dead.adopted()
+    stop = Stop(world, view)
+    await asyncio.sleep(0)
+    stop.recall.call()
+    assert await stop.task is False
+    assert world.view(view) == view
+    assert (await dead.adopted()).pid == dead.pid
+    await dead.stop()
+    assert world.processes() == []
 
 
 async def test_the_last_answer_ends_in_the_very_moment_and_it_is_kept(world: World) -> None:

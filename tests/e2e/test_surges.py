@@ -154,13 +154,23 @@ def test_what_never_gets_ready_costs_nothing_and_the_next_good_one_comes(agent: 
 
 
 @pytest.mark.slow
-def test_a_new_one_that_dies_while_the_old_one_drains_costs_nothing(agent: Agent) -> None:
+@pytest.mark.parametrize("adopted", [False, True], ids=["own", "adopted"])
+def test_a_new_one_that_dies_while_the_old_one_drains_costs_nothing(
+    agent: Agent, adopted: bool
+) -> None:
     """R7: until the old process is stopped, what serves goes on; and the change is tried again."""
     endless = '{STAND_IN: "--probe-well --chunks 100000 --chunk-interval 0.05"}'
     agent.write(manifest(model("a", env=endless, timeouts="{drain: 10m}")))
     agent.start()
     agent.wait_up()
     old = agent.wait_state("a", "loaded")["pid"]
+    if adopted:
+        assert agent.process is not None
+        agent.process.kill()
+        agent.process.wait(10)
+        agent.start()
+        agent.wait_up()
+        assert agent.wait_state("a", "loaded")["pid"] == old
     long = asks("a", stream=True, max_tokens=99)
     with agent.client.stream("POST", f"{agent.url}{CHAT}", json=long) as answer:
         text = answer.iter_text()
