@@ -8,6 +8,7 @@ from urllib.parse import unquote
 
 import typer
 
+from reconciler.apply.logs import log_path
 from reconciler.apply.model_log import Logs, ModelLog
 from reconciler.apply.records import Records
 from reconciler.apply.spawn_logs import logs_of, model_of
@@ -57,11 +58,13 @@ def logs(
     printed = 0
     if agent is not None:
         try:
+            if follow and not any(_from_agent(agent, model, 1, follow=False)):
+                remark(_why_empty(agent, model))
             for line in _from_agent(agent, model, lines, follow=follow):
                 say(line)
                 printed += 1
             if not printed and lines and not follow:
-                remark(f"{model} has not started yet: no log")
+                remark(_why_empty(agent, model))
             return
         except XgenError as exc:
             if server is not None or not files:
@@ -83,6 +86,26 @@ def _from_agent(agent: Agent, model: str, lines: int, *, follow: bool) -> Iterat
         yield from text
     if follow:
         remark("the log ends here: the agent ends, or has the model no more")
+
+
+def _why_empty(agent: Agent, model: str) -> str:
+    """Each log begins with a line of ours, so one that is there has lines."""
+    detail = agent.get(f"/api/management/models/{segment(model)}")
+    log, pid = detail.get("log"), detail.get("pid")
+    if log is not None:
+        return (
+            f"{model} has no log: somebody removed or emptied {log}, where its process, pid {pid}, "
+            "prints to; its next start has a log again. Until that process ends, "
+            f"`cat /proc/{pid}/fd/1` on its node shows what was removed"
+        )
+    failed = (detail.get("failure") or {}).get("recent", ())
+    ran = any(each.get("during") in ("load", "run") for each in failed)
+    if ran or detail.get("restarts"):
+        return (
+            f"{model} has no log any more: it does not run, and somebody removed the logs of its "
+            "starts from DATA_DIR/logs; its next start has a log again"
+        )
+    return f"{model} has not started yet: no log"
 
 
 async def _from_file(reader: ModelLog, lines: int, say: Say, *, follow: bool) -> None:
@@ -117,7 +140,10 @@ def _named(files: Sequence[Path]) -> str:
 
 
 def _nothing_known(model: str, folder: Path) -> Rejected:
-    said = f"cannot read the logs of {model}: {folder} names no agent, and has no log of it"
+    said = (
+        f"cannot read the logs of {model}: {folder} names no agent, and has no log of it, as "
+        f"{log_path(folder / 'logs', ModelName(model)).stem}@1.log, in {folder / 'logs'}"
+    )
     if known := sorted({unquote(model_of(file)) for file in (folder / "logs").glob("*.log")}):
         return Rejected(f"{said}; it has logs of {', '.join(known)}")
     return Rejected(f"{said}; name an agent with --server URL or --data-dir")

@@ -13,6 +13,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.cli.command import xgen_model
 from tests.e2e.agent import Agent, Entry
 from tests.e2e.conftest import MakeAgent
 from tests.e2e.manifests import manifest, model
@@ -239,6 +240,27 @@ def test_a_log_is_followed_over_a_rotation_until_the_client_leaves(make_agent: M
         os.kill(victim, signal.SIGKILL)
         log.wait("] a runs as pid ")
     wait_until(lambda: sockets(agent) <= open_before, what="the agent noticed that we left")
+
+
+@pytest.mark.slow
+def test_of_logs_that_were_removed_it_is_told_where_they_would_be(agent: Agent) -> None:
+    dies = model("b", env='{STAND_IN: "--exit-after 0"}', on_failure="stop")
+    agent.write(manifest(model("a"), dies, model("c", enabled="false")))
+    agent.start()
+    agent.wait_up()
+    a = agent.wait_state("a", "loaded")
+    agent.wait_state("b", "blocked")
+    for file in (agent.data / "logs").iterdir():
+        file.unlink()
+
+    told = {
+        name: xgen_model("logs", name, "--data-dir", agent.data).stderr for name in ("a", "b", "c")
+    }
+
+    assert f"somebody removed or emptied {a['log']}, where its process, pid {a['pid']}" in told["a"]
+    assert "listening on" in Path(f"/proc/{a['pid']}/fd/1").read_text(encoding="utf-8")
+    assert "somebody removed the logs of its starts" in " ".join(told["b"].split())
+    assert told["c"] == "c has not started yet: no log\n"
 
 
 def test_followers_end_with_the_agent_and_hear_of_it(agent: Agent) -> None:
