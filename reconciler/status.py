@@ -50,13 +50,14 @@ class TargetStatus:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainingStatus:
     """A process beside that of the model's own state: it gets no new work, and ends. `since`: of
-    its stop, RFC 3339, UTC; None: that has not begun."""
+    its stop, RFC 3339, UTC; None: that has not begun. `loads`: it has never served."""
 
     nonce: Nonce
     pid: int
     spec_hash: SpecHash
     reason: str
     since: str | None = None
+    loads: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -123,12 +123,15 @@ def _reason(model: Json) -> str:
 
 def _draining(process: Json) -> str:
     """A process beside the one that serves; `since` on the clock of whoever reads it."""
+    pid, since = process.get("pid"), process.get("since")
+    at = ""
+    if since is not None:
+        at = f" since {datetime.fromisoformat(str(since)).astimezone().strftime('%H:%M:%S')}"
+    if process.get("loads"):
+        return f"pid {pid}, which was to take its place, {'is stopped' if at else 'is to stop'}{at}"
     count = process.get("in_flight", 0)
     busy = f"{count} request{'' if count == 1 else 's'} in flight"
-    if (since := process.get("since")) is None:
-        return f"pid {process.get('pid')} is to drain: {busy}"
-    at = datetime.fromisoformat(str(since)).astimezone().strftime("%H:%M:%S")
-    return f"pid {process.get('pid')} drains since {at}: {busy}"
+    return f"pid {pid} {'drains' if at else 'is to drain'}{at}: {busy}"
 
 
 def _percent(model: Json) -> str:

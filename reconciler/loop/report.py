@@ -222,6 +222,7 @@ def _draining(outlook: Outlook, facts: ModelFacts, wall: Wall) -> Iterator[Drain
                 spec_hash=each.spec_hash,
                 reason=each.reason,
                 since=wall(since) if since is not None else None,
+                loads=each.loads,
             )
 
 

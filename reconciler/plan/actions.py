@@ -98,13 +98,14 @@ class Target:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draining:
     """A process beside the one that serves, or is to: it gets no new work, and ends. `since`: when
-    its stop began; None: it has not yet."""
+    its stop began; None: it has not yet. `loads`: it has never served, and was to."""
 
     nonce: Nonce
     pid: int
     spec_hash: SpecHash
     reason: str
     since: float | None = None
+    loads: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -145,7 +145,8 @@ class Case:
         if ordered is not None:
             return ordered
         if self.wanted is None or process is None:
-            return "removed from the manifest" if self.desired is None else "enabled: false"
+            why = "removed from the manifest" if self.desired is None else "enabled: false"
+            return f"{why} during its load" if ends.loads else why
         changed = self.difference(ends)
         if changed is None or ends.instance == process.instance:
             return "a second process of the model"

@@ -75,6 +75,7 @@ def _draining(case: Case, process: ObservedProcess) -> Draining:
         spec_hash=process.instance.spec_hash,
         reason=case.surplus_because(process),
         since=since,
+        loads=process.loads,
     )
 
 

@@ -320,7 +320,11 @@ def _end_surplus(case: Case, now: float) -> Step:
         return step.waiting(f"goes on once pid {case.process.pid} has answered")
     step = replace(step, needs_room=False)
     waits = step.waiting(f"goes on once pid {ends.pid} has ended")
-    step = waits if case.wanted is not None else replace(step, action=None)
+    if case.wanted is not None:
+        step = waits
+    else:
+        then = f"{step.reason}; it is stopped once pid {ends.pid} has ended"
+        step = replace(step, action=None, reason=then)
     if ends.died:
         return step
     cause, why = case.surplus_cause(ends), case.surplus_because(ends)

@@ -123,6 +123,7 @@ def one_model(model: ModelStatus, in_flight: InFlight) -> Json:
                 "in_flight": in_flight.in_flight(each.nonce),
                 "since": each.since,
                 "reason": each.reason,
+                "loads": each.loads,
             }
             for each in model.draining
         ],

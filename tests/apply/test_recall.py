@@ -47,7 +47,7 @@ async def test_one_that_an_earlier_agent_has_started_is_kept_as_it_was(world: Wo
     stop = Stop(world, view)
     await asyncio.sleep(0)
     stop.recall.call()
-    assert await stop.task is False
+    assert await stop.task is None
     assert world.view(view) == view
     assert (await dead.adopted()).pid == dead.pid
     await dead.stop()

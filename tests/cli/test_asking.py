@@ -41,6 +41,22 @@ def test_a_node_that_drains_is_not_called_ready(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("process", "said"),
+    [
+        ({"loads": True, "since": None}, "pid 8, which was to take its place, is to stop"),
+        ({"loads": False, "since": None}, "pid 8 is to drain: 1 request in flight"),
+        ({"since": None}, "pid 8 is to drain: 1 request in flight"),  # of an older agent
+    ],
+)
+def test_what_never_served_does_not_drain(process: dict[str, object], said: str) -> None:
+    model = trouble(state="loaded", draining=[{"pid": 8, "in_flight": 1, **process}])
+    with answering(HTTPStatus.OK, view(models=[model]), X_Served_By="node-a") as url:
+        result = xgen_model("status", "--server", url)
+
+    assert said in " ".join(result.stdout.split())
+
+
+@pytest.mark.parametrize(
     ("model", "step"),
     [
         (trouble(), "change what the reason names"),

@@ -135,7 +135,14 @@ def test_a_model_has_every_field_of_the_contract() -> None:
         "pid": 42,
         "target": {"spec_hash": "1:ef", "state": "caching", "reason": "new flags", "pid": None},
         "draining": [
-            {"pid": 41, "spec_hash": "1:cd", "in_flight": 2, "since": "t", "reason": "why"}
+            {
+                "pid": 41,
+                "spec_hash": "1:cd",
+                "in_flight": 2,
+                "since": "t",
+                "reason": "why",
+                "loads": False,
+            }
         ],
     }
     assert serving | expected == serving
