@@ -60,6 +60,13 @@ class HubQuestions(Generic[T]):
             del self._told[gone]
         self._tasks.keep(models)
 
+    def ask_once(self, spec: ModelSpec) -> T | None:
+        """What would be told of it. Blocking; kept by nobody."""
+        try:
+            return self._question(self._store, spec) if self._store else self._silence
+        except XgenError:
+            return self._silence
+
     def hurry(self) -> None:
         """Ask again now: somebody says that the hub has changed."""
         self._hurries += 1

@@ -4,18 +4,22 @@ from dataclasses import dataclass
 
 from reconciler.backend.model_info import ModelInfo
 from reconciler.plan.desired import Format, ModelSpec
+from reconciler.plan.ids import FilesDigest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
     """`size_bytes`: of all files that would be fetched; `weights_bytes` of them are loaded.
-    `mmproj`: the projector among them. `info`: what the catalog says, where there is one."""
+    `mmproj`: the projector among them. `info`: what the catalog says, where there is one.
+    `files_digest`: of those files; `revision`: of all of the prefix."""
 
     format: Format
     size_bytes: int
     weights_bytes: int
     mmproj: str | None = None
     info: ModelInfo
+    files_digest: FilesDigest | None = None
+    revision: FilesDigest | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -94,6 +94,11 @@ class Keeper:
         self._said, self._said_at = pins, now
         return before is not None and before.misses(pins)
 
+    @property
+    def said(self) -> Pins | None:
+        """What was said last; None: nothing yet."""
+        return self._said
+
     def mend(
         self, holdings: tuple[Holding, ...], on_progress: Tell, cancelled: Callable[[], bool]
     ) -> Mapping[str, Stamp]:

@@ -5,7 +5,7 @@ It begins nothing and tells nobody; what it learns is its own.
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from reconciler.loop.barring import barred
 from reconciler.loop.books import Books
@@ -49,6 +49,17 @@ class Deliberation:
     surges: Surges
     families: Callable[[], Families]
     max_parallel_loads: int
+
+    def copy(self) -> "Deliberation":
+        """Of all but the observer, for somebody else, who learns for itself."""
+        return replace(
+            self,
+            fallbacks=self.fallbacks.copy(),
+            reverts=self.reverts.copy(),
+            books=self.books.copy(),
+            gpus=self.gpus.copy(),
+            surges=self.surges.copy(),
+        )
 
     async def settle(self, wanted: Desired | None, seen: Seen, now: float) -> Settled:
         gpus, looks, again = await self._choose(wanted, seen, now)

@@ -56,6 +56,18 @@ class Keeping:
         pins = self._pins(looks, self._running, self._later)
         return self._cache.keeper.pin(pins)
 
+    def lets_go(self, looks: Looks, seen: Seen, later: Specs) -> bool:
+        """Whether `pin` would say so, if it said this next. For a thread."""
+        before = self._cache.keeper.said
+        return before is not None and before.misses(self._pins(looks, _running(seen), later))
+
+    def cached_bytes(self, model: DesiredModel) -> int | None:
+        """Of its files, what is here already; None: some of it, which is not told. For a thread."""
+        found = self._cache.lookup(model.spec)
+        if found is not None:
+            return found.size_bytes
+        return None if self._cache.needed(model.spec) else 0
+
     def foresee(self, looks: Looks, seen: Seen, later: Specs) -> Evictions:
         """What the downloads of these models would evict, in the order of `looks`, and which find
         no room. For a thread. Raises Transient.

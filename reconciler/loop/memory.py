@@ -66,6 +66,10 @@ class MemoryWatch:
             last = self._last = _Reading(Memory(rooms=rooms, held=held), backends, now)
         return last.memory
 
+    def fresh(self) -> "MemoryWatch":
+        """For somebody who asks once."""
+        return MemoryWatch(clock=self._clock, read=self._read)
+
     def forget(self) -> None:
         """Nobody asks any more: the next one is told what is so then."""
         self._last = None

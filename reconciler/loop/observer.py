@@ -60,6 +60,7 @@ class Rooms(Protocol):
         self, families: Families, views: Iterable[BackendView], figures: GpuFigures
     ) -> Memory | None: ...
     def forget(self) -> None: ...
+    def fresh(self) -> "Rooms": ...
 
 
 class Observer:
@@ -154,6 +155,49 @@ class Observer:
         views = [view for each in seen.views.values() for view in each]
         families = self._backends.families()
         return await asyncio.to_thread(self._memory.look, families, views, figures)
+
+    def reading(self, seen: Seen, families: Families, figures: GpuFigures) -> Memory | None:
+        """All memory as it is now, for somebody who asks once. For a thread."""
+        views = [view for each in seen.views.values() for view in each]
+        return self._memory.fresh().look(families, views, figures)
+
+    def rehearsing(
+        self,
+        *,
+        files: Files,
+        engines: Judge,
+        processes: Processes,
+        under_way: UnderWay,
+        memory: Rooms,
+        hung: Mapping[Nonce, Hang],
+        hints: Mapping[ModelName, str],
+        offers: Told,
+    ) -> "Observer":
+        """One that asks these instead."""
+        return Observer(
+            cache=files,
+            engines=engines,
+            backends=processes,
+            effects=under_way,
+            memory=memory,
+            environment=self._environment,
+            hung=lambda: hung,
+            hints=hints,
+            offers=offers if self._offers is not None else None,
+        )
+
+    @property
+    def engines(self) -> Judge:
+        return self._engines
+
+    @property
+    def files(self) -> Files:
+        return self._cache
+
+    @property
+    def told(self) -> tuple[Mapping[ModelName, str], Told]:
+        """What the hub has told so far: hints, and offers."""
+        return dict(self._hints), dict(self._offers or {})
 
     def _look(self, model: DesiredModel, views: tuple[BackendView, ...], claim: Claim) -> Look:
         files = self._cache.lookup(model.spec) if model.enabled else None

@@ -5,6 +5,7 @@ Everything else only calls `wake()`. Nothing but this task writes the books or t
 
 import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import structlog
 from structlog.contextvars import bind_contextvars
@@ -18,6 +19,7 @@ from reconciler.loop.archive import Archive
 from reconciler.loop.chronicle import Chronicle
 from reconciler.loop.clock import Clock
 from reconciler.loop.deliberation import Deliberation
+from reconciler.loop.foresight import Ground
 from reconciler.loop.gpus import Gpus
 from reconciler.loop.inquiries import Inquiries
 from reconciler.loop.intent import Intent, Understanding
@@ -95,6 +97,9 @@ class Reconciler:
         self._closed = False
         self._last: dict[ModelName, DesiredModel] = {}
         self._standstill: Standstill | None = None
+        self._ticking = asyncio.Lock()
+        self._looks: Looks = {}
+        self._reads_removed: frozenset[Nonce] = frozenset()
 
     async def run(self) -> None:
         """Tick until `close` is called."""
@@ -140,8 +145,28 @@ class Reconciler:
         self._publisher.pulse.ended(failed=False)
         return next_at
 
+    async def ground(self) -> Ground:
+        """What is known between two ticks, for who asks what would be if."""
+        async with self._ticking:
+            own = self._deliberation
+            hints, offers = self._observer.told
+            return Ground(
+                deliberation=own.copy(),
+                seen=replace(self._observer.see(), reads_removed=self._reads_removed),
+                families=self._backends.families(),
+                now=self._clock.monotonic(),
+                hints=hints,
+                offers=offers,
+                looks=self._looks,
+                pasts={name: own.books.stopwatch.past(name) for name in own.books.models()},
+            )
+
     async def tick(self) -> float | None:
         """Observe, plan, dispatch, publish once. Returns when the next tick is due by time."""
+        async with self._ticking:
+            return await self._tick()
+
+    async def _tick(self) -> float | None:
         understanding = await self._intent.refresh()
         desired = understanding.desired
         bind_contextvars(revision=understanding.revision.applied)
@@ -153,6 +178,7 @@ class Reconciler:
         gpus, looks = await self._settle(desired, seen, now)
         if desired is not None and self._keeping.is_due(looks, seen, self._later()):
             looks = await self._pin(gpus, looks, seen)
+        self._looks, self._reads_removed = looks, seen.reads_removed
         if self._pardons.regard(self._books, gpus):
             self._standstill = None
         memory = await self._observer.memory(looks, seen, self._gpus.figures())

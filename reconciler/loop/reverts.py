@@ -90,8 +90,12 @@ class Reverts:
         self._refused: Mapping[ModelName, _Refused] = {}
         self._last = _Settled()
 
-    def copy(self, files: Callable[[ModelSpec], FilesCached | None]) -> "Reverts":
+    def copy(self) -> "Reverts":
         """For a rehearsal: it knows the same, and learns for itself."""
+        return copy(self)
+
+    def with_files(self, files: Callable[[ModelSpec], FilesCached | None]) -> "Reverts":
+        """The same, that looks for files there."""
         other = copy(self)
         other._files = files
         return other

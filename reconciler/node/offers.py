@@ -40,6 +40,8 @@ def _offer(hub: WritableHub | None, store: Store, spec: ModelSpec) -> Offer | No
         size_bytes=sum(record.sizes[path] for path in choice.paths),
         weights_bytes=_weights(choice.format, choice.paths, record.sizes),
         mmproj=choice.mmproj,
+        files_digest=record.digest_of(choice.paths),
+        revision=record.digest,
         info=ModelInfo(
             weights_bytes=facts.weights_bytes,
             kv_bytes_per_token=facts.kv_bytes_per_token,

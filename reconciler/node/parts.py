@@ -37,6 +37,7 @@ from reconciler.loop.clock import Clock
 from reconciler.loop.commands import Commands
 from reconciler.loop.deliberation import Deliberation
 from reconciler.loop.fallbacks import Fallbacks
+from reconciler.loop.foresight import Hub
 from reconciler.loop.gpus import GpuLedger
 from reconciler.loop.inquiries import Inquiries
 from reconciler.loop.intent import Intent
@@ -47,6 +48,7 @@ from reconciler.loop.observer import Observer
 from reconciler.loop.pardons import Pardons
 from reconciler.loop.publisher import Publisher
 from reconciler.loop.reconciler import Reconciler
+from reconciler.loop.rehearsals import Rehearsals
 from reconciler.loop.reverts import Reverts
 from reconciler.loop.surging import Surges
 from reconciler.loop.troubles import Troubles
@@ -95,6 +97,7 @@ class Parts:
     tokens: TokenCount
     liveness: Liveness
     reconciler: Reconciler
+    rehearsals: Rehearsals
 
 
 @asynccontextmanager
@@ -212,6 +215,76 @@ async def assembled(
             chronicle=chronicle,
             inventory=lambda: engines.inventory,
         )
+        keeping = Keeping(cache)
+        pardons = Pardons(
+            commands=commands,
+            mendings=mendings,
+            comparisons=comparisons,
+            pushes=pushes,
+            offers=offers,
+            reverts=reverts,
+            archive=archive,
+            inventory=lambda: engines.inventory,
+            chronicle=chronicle,
+        )
+        reconciler = Reconciler(
+            intent=intent,
+            deliberation=Deliberation(
+                observer=Observer(
+                    cache=cache,
+                    engines=engines,
+                    backends=backends,
+                    effects=effects,
+                    memory=MemoryWatch(clock=clock.monotonic),
+                    environment=settings.environment,
+                    hung=liveness.hung,
+                    hints=hints.told,
+                    offers=offers.told,
+                ),
+                fallbacks=Fallbacks(lambda: engines.inventory),
+                reverts=reverts,
+                books=books,
+                gpus=GpuLedger(
+                    watch,
+                    settings.environment,
+                    engines.can_run,
+                    settings.gpu_mode,
+                    lambda: engines.inventory,
+                    numbers,
+                ),
+                surges=Surges(),
+                families=backends.families,
+                max_parallel_loads=settings.max_parallel_loads,
+            ),
+            drifts=LaunchDrifts(engines, settings.environment),
+            archive=archive,
+            keeping=keeping,
+            inquiries=Inquiries(
+                comparisons=comparisons,
+                mendings=mendings,
+                hints=hints,
+                offers=offers,
+                pushes=pushes,
+            ),
+            pardons=pardons,
+            backends=backends,
+            effects=effects,
+            clock=clock,
+            publisher=publisher,
+            chronicle=chronicle,
+            troubles=Troubles(journal, books),
+            metrics=metrics,
+            show_plan=board.show_plan,
+            wakeup=wakeup,
+        )
+        rehearsals = Rehearsals(
+            loop=reconciler,
+            intent=intent,
+            hub=Hub(offer=offers.ask_once, hint=hints.ask_once),
+            keeping=keeping,
+            pardons=pardons,
+            status=board.current,
+        )
         yield Parts(
             app=create_app(
                 board,
@@ -221,6 +294,7 @@ async def assembled(
                 management=Management(
                     commands=commands,
                     plans=board,
+                    rehearsals=rehearsals,
                     logs=Logs(settings.data_dir / "logs", backends.api_keys),
                     journal=journal,
                     ending=closed,
@@ -241,66 +315,8 @@ async def assembled(
             publisher=publisher,
             tokens=tokens,
             liveness=liveness,
-            reconciler=Reconciler(
-                intent=intent,
-                deliberation=Deliberation(
-                    observer=Observer(
-                        cache=cache,
-                        engines=engines,
-                        backends=backends,
-                        effects=effects,
-                        memory=MemoryWatch(clock=clock.monotonic),
-                        environment=settings.environment,
-                        hung=liveness.hung,
-                        hints=hints.told,
-                        offers=offers.told,
-                    ),
-                    fallbacks=Fallbacks(lambda: engines.inventory),
-                    reverts=reverts,
-                    books=books,
-                    gpus=GpuLedger(
-                        watch,
-                        settings.environment,
-                        engines.can_run,
-                        settings.gpu_mode,
-                        lambda: engines.inventory,
-                        numbers,
-                    ),
-                    surges=Surges(),
-                    families=backends.families,
-                    max_parallel_loads=settings.max_parallel_loads,
-                ),
-                drifts=LaunchDrifts(engines, settings.environment),
-                archive=archive,
-                keeping=Keeping(cache),
-                inquiries=Inquiries(
-                    comparisons=comparisons,
-                    mendings=mendings,
-                    hints=hints,
-                    offers=offers,
-                    pushes=pushes,
-                ),
-                pardons=Pardons(
-                    commands=commands,
-                    mendings=mendings,
-                    comparisons=comparisons,
-                    pushes=pushes,
-                    offers=offers,
-                    reverts=reverts,
-                    archive=archive,
-                    inventory=lambda: engines.inventory,
-                    chronicle=chronicle,
-                ),
-                backends=backends,
-                effects=effects,
-                clock=clock,
-                publisher=publisher,
-                chronicle=chronicle,
-                troubles=Troubles(journal, books),
-                metrics=metrics,
-                show_plan=board.show_plan,
-                wakeup=wakeup,
-            ),
+            reconciler=reconciler,
+            rehearsals=rehearsals,
         )
 
 

@@ -20,7 +20,7 @@ from reconciler.plan.actions import (
 )
 from reconciler.plan.desired import Desired, Format
 from reconciler.plan.ids import FilesDigest, GpuUuid, Instance, ModelName, Nonce
-from reconciler.plan.memory import Needs, Pool, Room
+from reconciler.plan.memory import Needs, Pool
 from reconciler.plan.observed import (
     EffectKind,
     FilesCached,
@@ -51,11 +51,13 @@ Think = Callable[[Observed, tuple[Action, ...]], Thought]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rehearsal:
     """`actions`: in the order in which they are begun. `first` and `last`: what was thought at
-    first, and of what they come to. `at_rest` False: there was no end of it."""
+    first, and of what they come to. `free_bytes`: of each memory then; less than nothing: more was
+    taken than there is. `at_rest` False: there was no end of it."""
 
     actions: tuple[Action, ...]
     first: Thought
     last: Thought
+    free_bytes: Mapping[Pool, int]
     at_rest: bool
 
     def of(self, model: ModelName) -> tuple[Action, ...]:
@@ -66,15 +68,23 @@ def rehearse(there: Observed, think: Think, now: float) -> Rehearsal:
     """`now`: at which all of it happens, on the clock of `there`."""
     actions: list[Action] = []
     world = _World(there, now)
-    thought = first = think(there, ())
+    thought, at_rest = think(there, ()), False
+    first = thought
     for _ in range(ROUNDS):
         world.learn(thought)
         actions += thought.plan.actions
         done = (*thought.plan.actions, *world.carry_out(thought.plan.actions))
-        if not world.pass_on() and not done:
-            return Rehearsal(actions=tuple(actions), first=first, last=thought, at_rest=True)
+        at_rest = not world.pass_on() and not done
+        if at_rest:
+            break
         thought = think(world.observed, done)
-    return Rehearsal(actions=tuple(actions), first=first, last=thought, at_rest=False)
+    return Rehearsal(
+        actions=tuple(actions),
+        first=first,
+        last=thought,
+        free_bytes=world.free_bytes,
+        at_rest=at_rest,
+    )
 
 
 def planner_alone(desired: Desired, now: float) -> Think:
@@ -98,14 +108,14 @@ class _World:
     def __init__(self, observed: Observed, now: float) -> None:
         self.observed = observed
         self._now = now
-        self._rooms = dict(observed.rooms)
+        self.free_bytes = {pool: room.free_bytes for pool, room in observed.rooms.items()}
         self._shares: Mapping[ModelName, float | None] = {}
         self._born = 0
 
     def learn(self, thought: Thought) -> None:
         models = thought.desired.models if thought.desired is not None else ()
         self._shares = {model.name: model.gpu_share for model in models}
-        self.observed = replace(thought.observed, rooms=self._rooms)
+        self.observed = replace(thought.observed, rooms=self.observed.rooms)
 
     def carry_out(self, actions: tuple[Action, ...]) -> tuple[Action, ...]:
         """The actions, and what was under way before; of the latter, the actions that they were."""
@@ -224,10 +234,12 @@ class _World:
             self._free(pool, size)
 
     def _free(self, pool: Pool, size_bytes: int) -> None:
-        room = self._rooms.get(pool)
+        room = self.observed.rooms.get(pool)
         if room is not None:
-            self._rooms[pool] = _with(room, size_bytes)
-            self.observed = replace(self.observed, rooms=dict(self._rooms))
+            self.free_bytes[pool] += size_bytes
+            free_bytes = min(max(self.free_bytes[pool], 0), room.total_bytes)
+            rooms = {**self.observed.rooms, pool: replace(room, free_bytes=free_bytes)}
+            self.observed = replace(self.observed, rooms=rooms)
 
     def _seen(self, name: ModelName) -> ObservedModel:
         return self.observed.models.get(name) or ObservedModel(name=name)
@@ -239,7 +251,3 @@ class _World:
 
 def _held(needs: Needs) -> Mapping[Pool, int]:
     return {pool: need.own_bytes for pool, need in needs.items()}
-
-
-def _with(room: Room, more_bytes: int) -> Room:
-    return replace(room, free_bytes=min(max(room.free_bytes + more_bytes, 0), room.total_bytes))

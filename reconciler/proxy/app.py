@@ -29,6 +29,7 @@ from reconciler.proxy.paths import Paths
 from reconciler.proxy.peeking import Peeking
 from reconciler.proxy.push_hook import Pushed, PushHook
 from reconciler.proxy.query import WithoutParameters
+from reconciler.proxy.rehearsal import Rehearse
 from reconciler.proxy.spool import Spool
 from reconciler.proxy.storage import HubListing, StoredModels
 from reconciler.proxy.streams import Streams
@@ -173,7 +174,10 @@ def _management(
         "models": _plain(GET=operators.Models(routes, traffic, pulse)),
         "models/{name:path}/logs": _Only(GET=ModelLogs(management.logs, routes, streams)),
         "models/{name:path}": _plain(GET=operators.Model(routes, traffic, pulse)),
-        "plan": _plain(GET=operators.Plan(management.plans, routes)),
+        "plan": _plain(
+            GET=operators.Plan(management.plans, routes),
+            POST=Rehearse(management.rehearsals, routes),
+        ),
         "events": _Only(GET=Events(management.journal, routes, streams)),
         "reconcile": _plain(POST=operators.Reconcile(management.commands, routes)),
     }

@@ -21,6 +21,7 @@ from reconciler.proxy.board import Routes
 from reconciler.proxy.client import ClientLeft, read_body
 from reconciler.proxy.errors import Problem
 from reconciler.proxy.inflight import Traffic
+from reconciler.proxy.rehearsal import Rehearsals
 from reconciler.status import JUST_STARTED, ModelStatus, Planned
 
 _BODY_BYTES = 64 * 1024
@@ -59,6 +60,7 @@ class Management:
 
     commands: Commands
     plans: PlanReader
+    rehearsals: Rehearsals
     logs: Logs
     journal: Journal
     ending: asyncio.Event

@@ -1,12 +1,15 @@
 """Statuses to route by, with defaults, and a board that holds one."""
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from reconciler.apply.model_log import Logs
 from reconciler.errors import XgenError
 from reconciler.events import Journal
+from reconciler.manifest.problem import Problem
+from reconciler.plan.changes import NodeChanges
 from reconciler.plan.desired import Format, ModelType
 from reconciler.plan.ids import ModelName, NodeName, Nonce
 from reconciler.plan.phase import State
@@ -132,6 +135,14 @@ class Listing:
 
 
 @dataclass
+class Told:
+    """What a rehearsal comes to."""
+
+    changes: NodeChanges | None = None
+    problems: tuple[Problem, ...] = ()
+
+
+@dataclass
 class Operators:
     """What a node gives to operators: its journal, a folder of logs, commands that are noted."""
 
@@ -143,6 +154,8 @@ class Operators:
     asked: list[tuple[bool, str | None]] = field(default_factory=list)
     jobs: Jobs = field(default_factory=Jobs)
     hub: Listing = field(default_factory=Listing)
+    foretold: Told = field(default_factory=Told)
+    rehearsed: list[Mapping[str, bytes] | None] = field(default_factory=list)
 
     def planned(self) -> Planned | None:
         return self.plan
@@ -153,10 +166,15 @@ class Operators:
         self.asked.append((retry, model))
         return (ModelName("llm"),) if retry else ()
 
+    async def rehearse(self, files: Mapping[str, bytes] | None) -> Told:
+        self.rehearsed.append(files)
+        return self.foretold
+
     def management(self, *, ending: asyncio.Event) -> Management:
         return Management(
             commands=self,
             plans=self,
+            rehearsals=self,
             logs=Logs(self.logs, lambda: (KEY,)),
             journal=self.journal,
             ending=ending,

@@ -1,0 +1,294 @@
+"""A rehearsal with all that the agent knows: its own deliberation, on copies, with the hub asked.
+
+It begins nothing and tells nobody. What the loop would learn on its way (what the hub offers, which
+files have come, what is last good) is learned here, too, and forgotten with it.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from reconciler.apply.daemon_thread import in_daemon_thread
+from reconciler.apply.outcomes import BackendStopped, FilesFetched
+from reconciler.backend.offer import HubSays
+from reconciler.errors import Transient
+from reconciler.loop.books import Books
+from reconciler.loop.deliberation import Deliberation, Settled
+from reconciler.loop.gpu_memory import Families
+from reconciler.loop.hub_subjects import unfetched, without_backend
+from reconciler.loop.keeping import Keeping
+from reconciler.loop.observation import Look, Looks, Seen, observed
+from reconciler.loop.pardons import Pardons
+from reconciler.loop.reverts import note_good, want
+from reconciler.loop.stage import (
+    StagedEngines,
+    StagedFiles,
+    StagedProcesses,
+    StagedRooms,
+    memory_of,
+)
+from reconciler.plan.actions import Action, FetchFiles, StopBackend
+from reconciler.plan.desired import Desired, DesiredModel, ModelSpec
+from reconciler.plan.durations import Durations
+from reconciler.plan.ids import ModelName
+from reconciler.plan.memory import Room
+from reconciler.plan.observed import EffectKind, Observed
+from reconciler.plan.rehearsal import Rehearsal, Thought, rehearse
+
+HUB_SECONDS = 10.0
+"""For all that the hub is asked at a time; then it is taken for silent."""
+LONGEST_SECONDS = 60.0
+_QUESTIONS_AT_ONCE = 4
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hub:
+    """Blocking questions, of a model that is not here. `hint`: what would help where nothing can
+    run it, as a clause."""
+
+    offer: Callable[[ModelSpec], HubSays | None]
+    hint: Callable[[ModelSpec], str | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """What the loop knows at one moment. `deliberation`: copies, but for the observer, which is the
+    loop's own. `hints`, `offers`: what the hub has told. `looks`: at what is in force. `pasts`: how
+    long things have taken."""
+
+    deliberation: Deliberation
+    seen: Seen
+    families: Families
+    now: float
+    hints: Mapping[ModelName, str]
+    offers: Mapping[ModelName, HubSays]
+    looks: Looks
+    pasts: Mapping[ModelName, Durations]
+
+
+@dataclass(slots=True)
+class _Learned:
+    """What the hub has told, the fetches as they would be begun, and the newest settlement."""
+
+    hints: dict[ModelName, str]
+    offers: dict[ModelName, HubSays]
+    asked: set[ModelName] = field(default_factory=set)
+    fetched: dict[ModelName, Look] = field(default_factory=dict)
+    settled: Settled | None = None
+
+
+class Foresight(AbstractContextManager["Foresight"]):
+    """Of one manifest, `wanted`. For a thread of its own, which has no event loop."""
+
+    def __init__(
+        self, ground: Ground, wanted: Desired, *, hub: Hub, keeping: Keeping, pardons: Pardons
+    ) -> None:
+        self._ground = ground
+        self._wanted = wanted
+        self._hub = hub
+        self._keeping = keeping
+        self._pardons = pardons
+        self._runner = asyncio.Runner()
+        self._until = time.monotonic() + LONGEST_SECONDS
+        real = ground.deliberation.observer
+        self.learned = _Learned(hints=dict(ground.hints), offers=dict(ground.offers))
+        self._files = StagedFiles(real.files.lookup)
+        self._processes = StagedProcesses(ground.seen, ground.families)
+        own = ground.deliberation.copy()
+        self.deliberation = replace(
+            own,
+            observer=real.rehearsing(
+                files=self._files,
+                engines=StagedEngines(real.engines, self._files),
+                processes=self._processes,
+                under_way=self._processes,
+                memory=StagedRooms(),
+                hung=ground.seen.hung,
+                hints=self.learned.hints,
+                offers=self.learned.offers,
+            ),
+            reverts=own.reverts.with_files(self._files.lookup),
+            families=self._processes.families,
+        )
+        self._first = True
+
+    def __enter__(self) -> Self:
+        self._runner.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._runner.__exit__(kind, error, trace)
+
+    def run(self) -> Rehearsal:
+        """Raises Transient where it takes too long."""
+        return rehearse(self._there(), self._think, self._ground.now)
+
+    def _there(self) -> Observed:
+        """What is there now, with the memory as it is, and as it will be told soon."""
+        ground, own = self._ground, self.deliberation
+        figures = own.gpus.figures()
+        memory = ground.deliberation.observer.reading(ground.seen, ground.families, figures)
+        if memory is not None:
+            rooms = {pool: _told(room) for pool, room in memory.rooms.items()}
+            memory = replace(memory, rooms=rooms)
+        return observed(
+            ground.seen,
+            {},
+            own.books,
+            memory,
+            misplaced={},
+            max_parallel_loads=own.max_parallel_loads,
+        )
+
+    def _think(self, there: Observed, done: tuple[Action, ...]) -> Thought:
+        if time.monotonic() > self._until:
+            raise Transient(
+                f"cannot tell what would be done: that takes over {LONGEST_SECONDS:.0f} s"
+            )
+        own, now = self.deliberation, self._ground.now
+        seen = self._processes.show(there)
+        want(own.books, self._wanted)
+        self._book(done, now)
+        if self._first:
+            self._pardons.foresee(own.books, self._wanted)
+            self._first = False
+        while True:
+            settled = self._settle(seen)
+            looks = settled.looks
+            note_good(own.books, looks, seen)
+            own.books.keep_only(looks.keys() | seen.views.keys() | seen.in_flight.keys())
+            memory = memory_of(there)
+            said, made = own.plan(settled.gpus, looks, seen, memory, now)
+            if not own.surges.note(made.staying) or made.actions:
+                break
+        fetched = [each.model for each in made.actions if isinstance(each, FetchFiles)]
+        fetched += [name for name, each in seen.in_flight.items() if each.kind is EffectKind.FETCH]
+        for name in fetched:
+            if name in looks and looks[name].files is None:
+                self.learned.fetched[name] = looks[name]
+        return Thought(
+            desired=settled.gpus.desired,
+            observed=said,
+            plan=own.reverts.shown(made, now),
+        )
+
+    def _settle(self, seen: Seen) -> Settled:
+        own = self.deliberation
+        while True:
+            settled = self._run(own.settle(self._wanted, seen, self._ground.now))
+            if not self._ask(settled):
+                break
+        self.learned.settled = settled
+        later = own.reverts.later(own.books)
+        if _found_no_room(own.books) and self._keeping.lets_go(settled.looks, seen, later):
+            own.books.hurry_fetches()
+        return settled
+
+    def _book(self, done: tuple[Action, ...], now: float) -> None:
+        books = self.deliberation.books
+        for view in self._processes.live():
+            books.see(view)
+        for action in done:
+            match action:
+                case FetchFiles():
+                    self._bring(action)
+                    outcome = FilesFetched(
+                        model=action.model, spec_hash=action.spec_hash, seconds=0.0, size_bytes=0
+                    )
+                    books.book_outcome(outcome, at=now)
+                case StopBackend():
+                    stopped = BackendStopped(
+                        model=action.model,
+                        nonce=action.nonce,
+                        failure=action.failure,
+                        ran_seconds=action.ran_seconds,
+                    )
+                    books.book_outcome(stopped, at=now)
+                case _:
+                    pass
+
+    def _bring(self, action: FetchFiles) -> None:
+        """What was fetched for is what was wanted then."""
+        look = self.learned.fetched.get(action.model)
+        model = look.desired if look is not None else _named(self._wanted, action.model)
+        if model is None or model.fetch_key != action.spec_hash:
+            return
+        says = self.learned.offers.get(action.model)
+        offer = says.offer if says is not None and says.spec in (None, model.spec) else None
+        self._files.bring(model.spec, offer)
+
+    def _ask(self, settled: Settled) -> bool:
+        """Whether the hub was asked something that it had not been asked before."""
+        told, learned = settled.looks, self.learned
+        offers = {
+            name: spec
+            for name, spec in unfetched(told).items()
+            if told[name].offered.unoffered is not None
+        }
+        hints = {
+            name: spec
+            for name, spec in without_backend(told).items()
+            if name not in learned.asked and name not in learned.hints
+        }
+        learned.asked |= hints.keys()
+        if not offers and not hints:
+            return False
+        said = self._run(_answers(self._hub.offer, offers))
+        learned.offers |= {name: said.get(name) or HubSays() for name in offers}
+        helps = self._run(_answers(self._hub.hint, hints))
+        learned.hints |= {name: hint for name, hint in helps.items() if hint is not None}
+        return True
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._runner.run(work)
+
+
+def _found_no_room(books: Books) -> bool:
+    """Whether a download has failed that is tried again."""
+    failures = map(books.failure, books.models())
+    return any(each and each.during == "fetch" and not each.permanent for each in failures)
+
+
+async def _answers(
+    ask: Callable[[ModelSpec], T | None], specs: Mapping[ModelName, ModelSpec]
+) -> Mapping[ModelName, T | None]:
+    """Of those that are answered in time."""
+    found: dict[ModelName, T | None] = {}
+    slots = asyncio.Semaphore(_QUESTIONS_AT_ONCE)
+
+    async def one(name: ModelName, spec: ModelSpec) -> None:
+        def look() -> None:
+            found[name] = ask(spec)
+
+        async with slots:
+            await in_daemon_thread(look, name=f"rehearsal:{spec.source}")
+
+    tasks = [
+        asyncio.create_task(one(name, spec), name=f"ask:{name}") for name, spec in specs.items()
+    ]
+    if tasks:
+        _, late = await asyncio.wait(tasks, timeout=HUB_SECONDS)
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    return dict(found)
+
+
+def _named(desired: Desired, name: ModelName) -> DesiredModel | None:
+    return next((model for model in desired.models if model.name == name), None)
+
+
+def _told(room: Room) -> Room:
+    """What is being asked just now is known by the time that it counts."""
+    return replace(room, unknown=None, returning=())

@@ -1,0 +1,257 @@
+"""Answers what a manifest would change on this node. A question, not a change: nothing is begun,
+kept or told, but for the answer."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from reconciler.apply.daemon_thread import in_daemon_thread
+from reconciler.backend.inventory import called
+from reconciler.errors import Transient
+from reconciler.loop.comparison import NO_EVICTIONS, Figures, Present, Reckoned, compared
+from reconciler.loop.foresight import Foresight, Ground, Hub
+from reconciler.loop.intent import Understanding
+from reconciler.loop.keeping import Keeping
+from reconciler.loop.observation import Look
+from reconciler.loop.pardons import Pardons
+from reconciler.manifest.problem import Problem
+from reconciler.manifest.resolve import FileInput, resolve
+from reconciler.manifest.select import select
+from reconciler.plan.actions import Plan
+from reconciler.plan.changes import NodeChanges
+from reconciler.plan.desired import Desired, ModelSpec
+from reconciler.plan.downtime import downtime
+from reconciler.plan.durations import UNTIMED, expected_load, expected_stop, expected_wait
+from reconciler.plan.evictions import Evictions
+from reconciler.plan.ids import ModelName, Nonce
+from reconciler.plan.memory import pool_of
+from reconciler.plan.rehearsal import Rehearsal
+from reconciler.status import Status
+
+WAIT_SECONDS = 30.0
+"""For the rehearsal before this one to end."""
+CANDIDATE = "the candidate"
+"""As its revision is called."""
+
+
+class Grounds(Protocol):
+    """The loop."""
+
+    async def ground(self) -> Ground: ...
+
+
+class Manifests(Protocol):
+    """The loop's intent."""
+
+    @property
+    def understanding(self) -> Understanding: ...
+    @property
+    def in_force(self) -> Mapping[str, bytes]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Foretold:
+    """`changes` None: the manifest cannot be taken whole, for these problems."""
+
+    changes: NodeChanges | None
+    problems: tuple[Problem, ...] = ()
+
+
+class Rehearsals:
+    """One at a time. `status`: the newest."""
+
+    def __init__(
+        self,
+        *,
+        loop: Grounds,
+        intent: Manifests,
+        hub: Hub,
+        keeping: Keeping,
+        pardons: Pardons,
+        status: Callable[[], Status],
+    ) -> None:
+        self._loop = loop
+        self._intent = intent
+        self._hub = hub
+        self._keeping = keeping
+        self._pardons = pardons
+        self._status = status
+        self._turn = asyncio.Lock()
+
+    async def rehearse(self, files: Mapping[str, bytes] | None) -> Foretold:
+        """What this manifest would change; None: the one in force. Raises Transient."""
+        try:
+            async with asyncio.timeout(WAIT_SECONDS):
+                await self._turn.acquire()
+        except TimeoutError as exc:
+            raise Transient(
+                "cannot tell what would be done: others have asked, and are not answered yet"
+            ) from exc
+        try:
+            return await self._answer(files)
+        finally:
+            self._turn.release()
+
+    async def _answer(self, files: Mapping[str, bytes] | None) -> Foretold:
+        understanding, problems = self._intent.understanding, tuple[Problem, ...]()
+        before = understanding.desired
+        wanted = before
+        if files is not None:
+            in_force, node = self._intent.in_force, self._status().node
+            listed = [FileInput(name=name, content=each) for name, each in files.items()]
+            resolution = await asyncio.to_thread(resolve, listed, in_force)
+            problems = resolution.problems
+            if not resolution.whole or resolution.manifest is None:
+                return Foretold(changes=None, problems=problems)
+            wanted = select(resolution.manifest, node=node, revision=CANDIDATE)
+        if wanted is None:
+            raise Transient("cannot tell what would be done: no valid manifest was read yet")
+        question = _Question(
+            ground=await self._loop.ground(),
+            wanted=wanted,
+            before=before,
+            status=self._status(),
+            hub=self._hub,
+            keeping=self._keeping,
+            pardons=self._pardons,
+        )
+        found: list[NodeChanges] = []
+        await in_daemon_thread(lambda: found.append(question.answer()), name="rehearsal")
+        return Foretold(changes=found[0], problems=problems)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Question:
+    """`before`: the manifest in force. All of it happens in a thread."""
+
+    ground: Ground
+    wanted: Desired
+    before: Desired | None
+    status: Status
+    hub: Hub
+    keeping: Keeping
+    pardons: Pardons
+
+    def answer(self) -> NodeChanges:
+        """What is told of the models is what comes once no rail holds it back any more."""
+        ahead, foresight = self._run(self.wanted)
+        made = ahead.last.plan
+        if not made.held:
+            return self._told(ahead, foresight, made)
+        whole = self._told(*self._run(_unheld(self.wanted)), made)
+        as_held = compared(self.wanted, ahead)
+        return replace(whole, order=as_held.order, notes=as_held.notes)
+
+    def _run(self, wanted: Desired) -> tuple[Rehearsal, Foresight]:
+        with Foresight(
+            self.ground, wanted, hub=self.hub, keeping=self.keeping, pardons=self.pardons
+        ) as foresight:
+            return foresight.run(), foresight
+
+    def _told(self, ahead: Rehearsal, foresight: Foresight, held: Plan) -> NodeChanges:
+        reckoned = self._reckoned(ahead, foresight, held)
+        return compared(self.wanted, ahead, self._present(), reckoned)
+
+    def _present(self) -> Mapping[ModelName, Present]:
+        desired = {model.name: model for model in self.before.models} if self.before else {}
+        return {
+            each.name: Present(
+                state=each.state,
+                reason=each.reason,
+                desired=desired.get(each.name),
+                running=self._running(each.name),
+                drift=each.engine.drift if each.engine is not None else None,
+            )
+            for each in self.status.models
+        }
+
+    def _running(self, name: ModelName) -> ModelSpec | None:
+        """The spec of what serves, else of what lives."""
+        views = sorted(self.ground.seen.views.get(name, ()), key=lambda view: not view.was_loaded)
+        if not views:
+            return None
+        spec_hash, look = views[0].instance.spec_hash, self.ground.looks.get(name)
+        if look is not None and look.desired.spec_hash == spec_hash:
+            return look.desired.spec
+        good = self.ground.deliberation.books.last_good(name)
+        return good.spec if good is not None and good.spec_hash == spec_hash else None
+
+    def _reckoned(self, ahead: Rehearsal, foresight: Foresight, held: Plan) -> Reckoned:
+        settled = foresight.learned.settled
+        looks = settled.looks if settled is not None else {}
+        roll = settled.gpus.roll if settled is not None else None
+        evictions, notes = self._evictions(foresight)
+        return Reckoned(
+            figures={
+                name: self._figures(look, ahead, foresight.learned.fetched.get(name))
+                for name, look in looks.items()
+            },
+            indexes={pool_of(each): each.index for each in (roll.devices if roll else ())},
+            held=_held(held),
+            evictions=evictions,
+            notes=notes,
+        )
+
+    def _figures(self, look: Look, ahead: Rehearsal, fetched: Look | None) -> Figures:
+        model, past = look.desired, self.ground.pasts.get(look.desired.name, UNTIMED)
+        choice = look.assessment.choice
+        gap = downtime(
+            ahead.of(model.name),
+            serving=self._serving(model.name),
+            load=expected_load(
+                past,
+                backend=choice.build.id if choice is not None else None,
+                spec=model.spec,
+                spec_hash=model.spec_hash,
+                after_fetch=fetched is not None,
+            ),
+            stop=expected_stop(past),
+            wait_seconds=expected_wait(past),
+            download_seconds=0.0 if fetched is None else None,
+        )
+        named = model.spec.engine is not None and choice is not None
+        return Figures(
+            download_bytes=fetched.offered.size_bytes if fetched is not None else None,
+            cached_bytes=self.keeping.cached_bytes(fetched.desired if fetched else model),
+            downtime_seconds=gap.seconds,
+            engine=f"{called(choice.build)} is {choice.build.detail}"
+            if named and choice is not None
+            else None,
+        )
+
+    def _serving(self, name: ModelName) -> Nonce | None:
+        views = self.ground.seen.views.get(name, ())
+        serving = [view for view in views if view.was_loaded and not view.stopping]
+        return serving[0].nonce if serving else None
+
+    def _evictions(self, foresight: Foresight) -> tuple[Evictions, tuple[str, ...]]:
+        """What the downloads would evict, in their order; or why nobody can say."""
+        learned, own = foresight.learned, foresight.deliberation
+        if learned.settled is None or not learned.fetched:
+            return NO_EVICTIONS, ()
+        looks = {**learned.fetched, **learned.settled.looks, **learned.fetched}
+        try:
+            later = own.reverts.later(own.books)
+            return self.keeping.foresee(looks, self.ground.seen, later), ()
+        except Transient as exc:
+            return NO_EVICTIONS, (str(exc),)
+
+
+def _unheld(wanted: Desired) -> Desired:
+    """The same, with no rail that holds anything back."""
+    return replace(wanted, suspend=False, suspensions=(), windows=(), waiting=None)
+
+
+def _held(made: Plan) -> Mapping[ModelName, str]:
+    """Why a rail holds back each model of which it does."""
+    said = {each.model: each for each in made.outlook}
+    held: dict[ModelName, str] = {}
+    for action in made.held:
+        outlook = said.get(action.model)
+        if outlook is None:
+            held[action.model] = action.reason
+        else:
+            target = outlook.target
+            held[action.model] = target.reason if target is not None else outlook.reason
+    return held
