@@ -26,18 +26,11 @@ from reconciler.cli.checks.manifest import manifest_findings
 from reconciler.cli.checks.ports import port_findings
 from reconciler.cli.engine_option import EngineOption, named_engines
 from reconciler.cli.exits import ExitCode
-from reconciler.cli.git_option import (
-    GitAllowedSigners,
-    GitCaFile,
-    GitKnownHosts,
-    GitSshKey,
-    GitTimeout,
-    GitTokenFile,
-    git_access,
-)
+from reconciler.cli.git_option import GIT_DEFAULTS, GitOptions
 from reconciler.cli.gpus import numbers_known
 from reconciler.cli.kubernetes_option import Kubeconfig, KubeContext, kubernetes_access
 from reconciler.cli.node_name import node_name
+from reconciler.cli.option_group import with_groups
 from reconciler.cli.options import (
     DataDir,
     GpuModeOrAgents,
@@ -87,6 +80,7 @@ class Subject:
     server: str | None
 
 
+@with_groups
 def doctor(
     manifest: Annotated[
         str | None,
@@ -138,12 +132,7 @@ def doctor(
             help="For its backends. [default: 18000-18999]",
         ),
     ] = None,
-    git_token_file: GitTokenFile = None,
-    git_ssh_key: GitSshKey = None,
-    git_known_hosts: GitKnownHosts = None,
-    git_ca_file: GitCaFile = None,
-    git_allowed_signers: GitAllowedSigners = None,
-    git_timeout: GitTimeout = 60.0,
+    git: GitOptions = GIT_DEFAULTS,
     kubeconfig: Kubeconfig = None,
     kube_context: KubeContext = None,
     server: ServerOption = None,
@@ -163,15 +152,7 @@ def doctor(
     subject = Subject(
         agent=agent.pid,
         manifest=place,
-        git=git_access(
-            place,
-            token_file=agent.path("git_token_file", git_token_file),
-            ssh_key=agent.path("git_ssh_key", git_ssh_key),
-            known_hosts=agent.path("git_known_hosts", git_known_hosts),
-            ca_file=agent.path("git_ca_file", git_ca_file),
-            allowed_signers=agent.path("git_allowed_signers", git_allowed_signers),
-            timeout=git_timeout,
-        ),
+        git=agent.filled(git).access(place),
         cluster=kubernetes_access(
             place,
             agent.path("kubeconfig", kubeconfig),

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -13,64 +14,6 @@ from reconciler.source.git_address import is_address, parse_address
 from reconciler.source.kubernetes_address import is_config_map
 
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
-
-GitTokenFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--git-token-file",
-        envvar="XGEN_GIT_TOKEN_FILE",
-        metavar="FILE",
-        help="A token or password for git+https; the user's name stands in the URL "
-        "(git+https://NAME@HOST/…). Read at each use.",
-    ),
-]
-GitSshKey = Annotated[
-    Path | None,
-    typer.Option(
-        "--git-ssh-key",
-        envvar="XGEN_GIT_SSH_KEY",
-        metavar="FILE",
-        help="A private key without passphrase, for git+ssh.",
-    ),
-]
-GitKnownHosts = Annotated[
-    Path | None,
-    typer.Option(
-        "--git-known-hosts",
-        envvar="XGEN_GIT_KNOWN_HOSTS",
-        metavar="FILE",
-        help="The keys of hosts, for git+ssh (as ssh-keyscan prints them). No other is trusted.",
-    ),
-]
-GitCaFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--git-ca-file",
-        envvar=["XGEN_GIT_CA_FILE", "SSL_CERT_FILE"],
-        metavar="FILE",
-        help="Certificates of authorities for git+https, as PEM. [default: the system's]",
-    ),
-]
-GitAllowedSigners = Annotated[
-    Path | None,
-    typer.Option(
-        "--git-allowed-signers",
-        envvar="XGEN_GIT_ALLOWED_SIGNERS",
-        metavar="FILE",
-        help="Take only commits with an ssh signature of somebody in this file "
-        "(ssh-keygen's ALLOWED SIGNERS).",
-    ),
-]
-GitTimeout = Annotated[
-    float,
-    typer.Option(
-        "--git-timeout",
-        envvar="XGEN_GIT_TIMEOUT",
-        metavar="SECONDS",
-        min=1.0,
-        help="After which a git that asks or fetches is killed.",
-    ),
-]
 
 GitWebhookSecretFile = Annotated[
     Path | None,
@@ -84,39 +27,97 @@ GitWebhookSecretFile = Annotated[
 ]
 
 
-def git_access(
-    manifest: str | None,
-    *,
-    token_file: Path | None,
-    ssh_key: Path | None,
-    known_hosts: Path | None,
-    ca_file: Path | None,
-    allowed_signers: Path | None,
-    timeout: float,
-    environment: Mapping[str, str] = os.environ,
-) -> GitAccess:
-    """As given. Raises typer.BadParameter where `manifest` is a URL that cannot be."""
-    access = GitAccess(
-        token_file=_absolute(token_file),
-        ssh_key=_absolute(ssh_key),
-        known_hosts=_absolute(known_hosts),
-        ca_file=_absolute(ca_file),
-        allowed_signers=_absolute(allowed_signers),
-        search_path=environment.get("PATH", ""),
-        proxies={
-            name: environment[name]
-            for each in _PROXIES
-            for name in (each, each.upper())
-            if environment.get(name)
-        },
-        timeout_seconds=timeout,
-    )
-    if manifest is not None and is_address(manifest) and not is_config_map(manifest):
-        try:
-            check_access(parse_address(manifest), access)
-        except Rejected as exc:
-            raise typer.BadParameter(str(exc), param_hint="--manifest") from exc
-    return access
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GitOptions:
+    """As given, of the flags or the environment."""
+
+    git_token_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--git-token-file",
+            envvar="XGEN_GIT_TOKEN_FILE",
+            metavar="FILE",
+            help="A token or password for git+https; the user's name stands in the URL "
+            "(git+https://NAME@HOST/…). Read at each use.",
+        ),
+    ] = None
+    git_ssh_key: Annotated[
+        Path | None,
+        typer.Option(
+            "--git-ssh-key",
+            envvar="XGEN_GIT_SSH_KEY",
+            metavar="FILE",
+            help="A private key without passphrase, for git+ssh.",
+        ),
+    ] = None
+    git_known_hosts: Annotated[
+        Path | None,
+        typer.Option(
+            "--git-known-hosts",
+            envvar="XGEN_GIT_KNOWN_HOSTS",
+            metavar="FILE",
+            help="The keys of hosts, for git+ssh (as ssh-keyscan prints them). "
+            "No other is trusted.",
+        ),
+    ] = None
+    git_ca_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--git-ca-file",
+            envvar=["XGEN_GIT_CA_FILE", "SSL_CERT_FILE"],
+            metavar="FILE",
+            help="Certificates of authorities for git+https, as PEM. [default: the system's]",
+        ),
+    ] = None
+    git_allowed_signers: Annotated[
+        Path | None,
+        typer.Option(
+            "--git-allowed-signers",
+            envvar="XGEN_GIT_ALLOWED_SIGNERS",
+            metavar="FILE",
+            help="Take only commits with an ssh signature of somebody in this file "
+            "(ssh-keygen's ALLOWED SIGNERS).",
+        ),
+    ] = None
+    git_timeout: Annotated[
+        float,
+        typer.Option(
+            "--git-timeout",
+            envvar="XGEN_GIT_TIMEOUT",
+            metavar="SECONDS",
+            min=1.0,
+            help="After which a git that asks or fetches is killed.",
+        ),
+    ] = 60.0
+
+    def access(
+        self, manifest: str | None, environment: Mapping[str, str] = os.environ
+    ) -> GitAccess:
+        """Raises typer.BadParameter where `manifest` is a URL that cannot be."""
+        access = GitAccess(
+            token_file=_absolute(self.git_token_file),
+            ssh_key=_absolute(self.git_ssh_key),
+            known_hosts=_absolute(self.git_known_hosts),
+            ca_file=_absolute(self.git_ca_file),
+            allowed_signers=_absolute(self.git_allowed_signers),
+            search_path=environment.get("PATH", ""),
+            proxies={
+                name: environment[name]
+                for each in _PROXIES
+                for name in (each, each.upper())
+                if environment.get(name)
+            },
+            timeout_seconds=self.git_timeout,
+        )
+        if manifest is not None and is_address(manifest) and not is_config_map(manifest):
+            try:
+                check_access(parse_address(manifest), access)
+            except Rejected as exc:
+                raise typer.BadParameter(str(exc), param_hint="--manifest") from exc
+        return access
+
+
+GIT_DEFAULTS = GitOptions()
 
 
 def _absolute(path: Path | None) -> Path | None:

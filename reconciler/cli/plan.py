@@ -15,19 +15,12 @@ from reconciler.cli.client import Agent, Json, find_agent, known_agent
 from reconciler.cli.engine_outlook import engine_refusals, unknown_engines, with_engines
 from reconciler.cli.exits import ExitCode
 from reconciler.cli.fallback_outlook import on_fallbacks
-from reconciler.cli.git_option import (
-    GitAllowedSigners,
-    GitCaFile,
-    GitKnownHosts,
-    GitSshKey,
-    GitTimeout,
-    GitTokenFile,
-    git_access,
-)
+from reconciler.cli.git_option import GIT_DEFAULTS, GitOptions
 from reconciler.cli.gpu_balance import balances
 from reconciler.cli.gpu_outlook import given
 from reconciler.cli.kubernetes_option import Kubeconfig, KubeContext, kubernetes_access
 from reconciler.cli.node_name import node_name
+from reconciler.cli.option_group import with_groups
 from reconciler.cli.options import DataDir, ServerOption, data_dir
 from reconciler.cli.output import console, print_json, show
 from reconciler.cli.plan_markdown import as_markdown
@@ -49,6 +42,7 @@ class PlanOutput(StrEnum):
     MARKDOWN = "markdown"
 
 
+@with_groups
 def plan(
     manifest: Annotated[
         str | None,
@@ -76,12 +70,7 @@ def plan(
     output: Annotated[
         PlanOutput, typer.Option(help="For people, machines, or a pull request's comment.")
     ] = PlanOutput.TEXT,
-    git_token_file: GitTokenFile = None,
-    git_ssh_key: GitSshKey = None,
-    git_known_hosts: GitKnownHosts = None,
-    git_ca_file: GitCaFile = None,
-    git_allowed_signers: GitAllowedSigners = None,
-    git_timeout: GitTimeout = 60.0,
+    git: GitOptions = GIT_DEFAULTS,
     kubeconfig: Kubeconfig = None,
     kube_context: KubeContext = None,
 ) -> int:
@@ -95,15 +84,7 @@ def plan(
     """
     node = node_name(node)
     folder = data_dir(data)
-    access = git_access(
-        manifest,
-        token_file=git_token_file,
-        ssh_key=git_ssh_key,
-        known_hosts=git_known_hosts,
-        ca_file=git_ca_file,
-        allowed_signers=git_allowed_signers,
-        timeout=git_timeout,
-    )
+    access = git.access(manifest)
     cluster = kubernetes_access(manifest, kubeconfig, kube_context)
     agent = None if offline else known_agent(server, folder)
     if manifest is None:

@@ -16,18 +16,10 @@ from reconciler.cli.bare_imports import import_aiohttp
 from reconciler.cli.engine_option import EngineOption, named_engines
 from reconciler.cli.exits import ExitCode
 from reconciler.cli.garbage import collect_nothing_yet
-from reconciler.cli.git_option import (
-    GitAllowedSigners,
-    GitCaFile,
-    GitKnownHosts,
-    GitSshKey,
-    GitTimeout,
-    GitTokenFile,
-    GitWebhookSecretFile,
-    git_access,
-)
+from reconciler.cli.git_option import GIT_DEFAULTS, GitOptions, GitWebhookSecretFile
 from reconciler.cli.kubernetes_option import Kubeconfig, KubeContext, kubernetes_access
 from reconciler.cli.node_name import check_default, node_name
+from reconciler.cli.option_group import with_groups
 from reconciler.cli.options import (
     DataDir,
     GpuModeOption,
@@ -44,6 +36,7 @@ from reconciler.plan.gpu_mode import GpuMode
 from reconciler.settings import Settings
 
 
+@with_groups
 def run(
     manifest: Annotated[
         str,
@@ -131,11 +124,7 @@ def run(
             help="Seconds between reads of the manifest, beside file events.",
         ),
     ] = 5.0,
-    git_token_file: GitTokenFile = None,
-    git_ssh_key: GitSshKey = None,
-    git_known_hosts: GitKnownHosts = None,
-    git_ca_file: GitCaFile = None,
-    git_allowed_signers: GitAllowedSigners = None,
+    git: GitOptions = GIT_DEFAULTS,
     git_interval: Annotated[
         float,
         typer.Option(
@@ -144,7 +133,6 @@ def run(
             help="Seconds between looks at a git repository, give or take a tenth.",
         ),
     ] = 30.0,
-    git_timeout: GitTimeout = 60.0,
     git_webhook_secret_file: GitWebhookSecretFile = None,
     kubeconfig: Kubeconfig = None,
     kube_context: KubeContext = None,
@@ -252,15 +240,7 @@ def run(
         gpu_mode=gpu_mode,
         permissions=permissions(allow_engine_arg, allow_engine_env, allow_file_root),
         poll_interval=poll_interval,
-        git=git_access(
-            manifest,
-            token_file=git_token_file,
-            ssh_key=git_ssh_key,
-            known_hosts=git_known_hosts,
-            ca_file=git_ca_file,
-            allowed_signers=git_allowed_signers,
-            timeout=git_timeout,
-        ),
+        git=git.access(manifest),
         git_interval=git_interval,
         git_webhook_secret_file=git_webhook_secret_file,
         kubernetes=kubernetes_access(manifest, kubeconfig, kube_context),

@@ -1,11 +1,15 @@
 """The settings of the agent that runs with a data folder, for what a command is not given."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from typing import Any, TypeVar
 
 from reconciler.cli.checks.data_folder import lock_holder
+from reconciler.cli.git_option import GitOptions
 from reconciler.node.data_folder import read_json
+
+_Group = TypeVar("_Group", bound=GitOptions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +27,16 @@ class RunningSettings:
     def path(self, flag: str, given: Path | None) -> Path | None:
         told = self.text(flag, None)
         return given or (Path(told) if told is not None else None)
+
+    def filled(self, group: _Group) -> _Group:
+        """With the files that the agent was given where none are."""
+        given = {each.name: getattr(group, each.name) for each in fields(group)}
+        files: dict[str, Any] = {
+            name: self.path(name, value)
+            for name, value in given.items()
+            if value is None or isinstance(value, Path)
+        }
+        return replace(group, **files)
 
     def texts(self, flag: str, given: list[str] | None) -> list[str]:
         told = self.words.get(flag)

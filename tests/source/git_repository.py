@@ -5,6 +5,8 @@ import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from reconciler.source.git_reader import GitReader
+
 
 @dataclass(kw_only=True)
 class Repository:
@@ -71,3 +73,20 @@ class Repository:
         commit = self.commit(*options)
         self.run("push", "--quiet", "--force", "origin", "HEAD:refs/heads/main")
         return commit
+
+
+def text(found: GitReader) -> str:
+    """Of the only file that it reads."""
+    snapshot = found.read().snapshot
+    assert snapshot.error is None
+    (file,) = snapshot.files
+    assert file.content is not None
+    return file.content.decode()
+
+
+def error(found: GitReader) -> str:
+    """Why it cannot be reached."""
+    read = found.read()
+    assert not read.reached
+    assert read.snapshot.error is not None
+    return read.snapshot.error

@@ -11,8 +11,9 @@ from reconciler.source.git_access import GitAccess
 from reconciler.source.git_address import parse_address
 from reconciler.source.git_reader import GitReader
 from tests.hub.connect_proxy import connect_proxy
+from tests.source import git_repository
 from tests.source.git_https import GitHost, certificate, serving
-from tests.source.git_repository import Repository
+from tests.source.git_repository import Repository, text
 
 pytestmark = pytest.mark.net
 
@@ -58,20 +59,10 @@ def reader(host: GitHost, access: GitAccess, folder: Path, *, user: str = "") ->
     return GitReader(parse_address(url), access, folder / "scratch")
 
 
-def text(found: GitReader) -> str:
-    snapshot = found.read().snapshot
-    assert snapshot.error is None
-    (file,) = snapshot.files
-    assert file.content is not None
-    return file.content.decode()
-
-
 def error(found: GitReader) -> str:
-    read = found.read()
-    assert not read.reached
-    assert read.snapshot.error is not None
-    assert TOKEN not in read.snapshot.error
-    return read.snapshot.error
+    said = git_repository.error(found)
+    assert TOKEN not in said
+    return said
 
 
 def test_shows_the_token_to_nobody_but_the_host(

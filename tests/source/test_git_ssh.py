@@ -11,7 +11,7 @@ from reconciler.errors import Rejected
 from reconciler.source.git_access import GitAccess, check_access
 from reconciler.source.git_address import parse_address
 from reconciler.source.git_reader import GitReader
-from tests.source.git_repository import Repository
+from tests.source.git_repository import Repository, error, text
 from tests.source.git_sshd import SshHost, free_port, make_key, running, sshd
 
 pytestmark = pytest.mark.net
@@ -43,21 +43,6 @@ def access(host: SshHost) -> GitAccess:
 def reader(host: SshHost, access: GitAccess, repository: Repository) -> GitReader:
     url = f"git+ssh://{host.place}{repository.bare}?ref=main&path=m"
     return GitReader(parse_address(url), access, repository.root / "scratch")
-
-
-def text(found: GitReader) -> str:
-    snapshot = found.read().snapshot
-    assert snapshot.error is None
-    (file,) = snapshot.files
-    assert file.content is not None
-    return file.content.decode()
-
-
-def error(found: GitReader) -> str:
-    read = found.read()
-    assert not read.reached
-    assert read.snapshot.error is not None
-    return read.snapshot.error
 
 
 def test_reads_with_the_key_that_is_named(
