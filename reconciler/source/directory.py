@@ -130,12 +130,21 @@ class DirectorySource:
         return swapped or listing.snapshot == last.snapshot
 
     async def _follow(self, watcher: Watcher) -> None:
-        """Watch the folders as they are now. What fails is tried again with each read."""
+        """Watch the folders as they are now. What fails is tried again with each read.
+
+        Where they are swapped faster than they can be watched, the next read is at once: with the
+        poll alone, the last swap would be seen late.
+        """
+        tried = folders = await asyncio.to_thread(folders_to_watch, self._path)
         for _ in range(_WATCH_TRIES):
-            await watcher.follow(await asyncio.to_thread(folders_to_watch, self._path))
+            await watcher.follow(folders)
             if watcher.failure is None:
                 self._notices.pop("watch", None)
                 return
+            tried, folders = folders, await asyncio.to_thread(folders_to_watch, self._path)
+        if folders != tried:
+            self._hint.set()
+            return
         if "watch" not in self._notices:
             log.warning(
                 "manifest is polled, not watched", path=str(self._path), cause=watcher.failure

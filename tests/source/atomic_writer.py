@@ -1,7 +1,8 @@
 """Writes a volume as kubelet's AtomicWriter does, and a link as git-sync does.
 
 Run as a program it writes ever new revisions, as fast as it can, until it is told to stop:
-`python -m tests.source.atomic_writer configmap|git-sync FOLDER FILES`.
+`python -m tests.source.atomic_writer configmap|git-sync FOLDER FILES`. With `bursts` it writes as
+many as each line of its stdin says, and answers with the number of the last one.
 """
 
 import os
@@ -12,10 +13,14 @@ from pathlib import Path
 
 
 class ConfigMapVolume:
-    """A folder with `..data -> ..TIMESTAMP` and `key -> ..data/key`."""
+    """A folder with `..data -> ..TIMESTAMP` and `key -> ..data/key`.
 
-    def __init__(self, folder: Path) -> None:
+    `links_first`: new keys get their links before the swap, as older kubelets do it.
+    """
+
+    def __init__(self, folder: Path, *, links_first: bool = False) -> None:
         self.folder = folder
+        self._links_first = links_first
         self._generation = 0
 
     def write(self, files: Mapping[str, str]) -> None:
@@ -27,16 +32,21 @@ class ConfigMapVolume:
         new_folder.mkdir()
         for name, text in files.items():
             (new_folder / name).write_text(text)
+        if self._links_first:
+            self._link(files)
         (self.folder / "..data_tmp").symlink_to(new_folder.name)
         os.replace(self.folder / "..data_tmp", old)
-        for name in files:
-            if not (self.folder / name).is_symlink():
-                (self.folder / name).symlink_to(f"..data/{name}")
+        self._link(files)
         for link in self.folder.iterdir():
             if link.is_symlink() and link.name not in files and not link.name.startswith(".."):
                 link.unlink()
         if old_folder is not None:
             shutil.rmtree(old_folder)
+
+    def _link(self, files: Mapping[str, str]) -> None:
+        for name in files:
+            if not (self.folder / name).is_symlink():
+                (self.folder / name).symlink_to(f"..data/{name}")
 
 
 class GitSyncLink:
@@ -70,5 +80,20 @@ def _write_for_ever(kind: str, folder: Path, count: int) -> None:
             print("ready", flush=True)
 
 
+def _write_bursts(folder: Path, count: int) -> None:
+    """Keys come and go: the number of files differs from each to the next."""
+    volume = ConfigMapVolume(folder, links_first=True)
+    number = 0
+    for line in sys.stdin:
+        for _ in range(int(line)):
+            number += 1
+            files = range(1 + number % count)
+            volume.write({f"{index:02}.yaml": f"{number} of {len(files)}\n" for index in files})
+        print(number, flush=True)
+
+
 if __name__ == "__main__":
+    if sys.argv[1] == "bursts":
+        _write_bursts(Path(sys.argv[2]), int(sys.argv[3]))
+        sys.exit()
     _write_for_ever(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))
