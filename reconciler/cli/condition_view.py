@@ -47,18 +47,22 @@ def short(node: object, conditions: Sequence[Json]) -> Iterator[Text]:
 
 
 def every(subject: object, conditions: Sequence[Json]) -> Iterator[Text]:
-    """All of them, under a heading."""
+    """All of them, under a heading; what was said already is not said again."""
     if conditions:
         yield Text(f"\nconditions of {subject}:", style="bold")
+    said: set[str] = set()
     for condition in conditions:
-        yield Text(f"  {_whole(condition)}", style="red" if is_bad(condition) else "dim")
+        line = _head(condition) if condition["message"] in said else _whole(condition)
+        said.add(condition["message"])
+        yield Text(f"  {line}", style="red" if is_bad(condition) else "dim")
 
 
 def _whole(condition: Json) -> str:
-    return (
-        f"{condition['type']} is {condition['status']} ({condition['reason']}) "
-        f"{_age(condition)}: {condition['message']}"
-    )
+    return f"{_head(condition)}: {condition['message']}"
+
+
+def _head(condition: Json) -> str:
+    return f"{condition['type']} is {condition['status']} ({condition['reason']}) {_age(condition)}"
 
 
 def _age(condition: Json) -> str:

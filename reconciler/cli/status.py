@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from reconciler.cli.client import find_agent, known_agent
+from reconciler.cli.history_view import show_history
 from reconciler.cli.options import DataDir, ServerOption, data_dir
 from reconciler.cli.output import Output, OutputOption, console, print_json, remark, show
 from reconciler.cli.status_view import render
@@ -22,6 +23,9 @@ def status(
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Every condition, of the models too.")
     ] = False,
+    history: Annotated[
+        bool, typer.Option("--history", help="What came of the last revisions of the manifest.")
+    ] = False,
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Show every node's models, each with its state and the reason for it.
@@ -32,6 +36,9 @@ def status(
     folder = data_dir(data)
     if watch:
         watch_status(server, folder, output, verbose=verbose)
+        return
+    if history:
+        show_history(find_agent(server, folder).get("/api/management/history"), output)
         return
     try:
         view = find_agent(server, folder).servers()

@@ -59,6 +59,11 @@ class Publisher:
         self._states: dict[ModelName, State] = {}
         self.pulse = Pulse(clock.monotonic, clock.wall)
 
+    @property
+    def status(self) -> Status:
+        """The last one."""
+        return self._status
+
     async def report(
         self,
         outlooks: Sequence[Outlook],

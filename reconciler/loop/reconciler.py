@@ -32,6 +32,7 @@ from reconciler.loop.pardons import Pardons
 from reconciler.loop.publisher import Publisher
 from reconciler.loop.report import ModelFacts, planned
 from reconciler.loop.reverts import note_good, want
+from reconciler.loop.revisions import Revisions
 from reconciler.loop.standstill import Scene, Standstill, standstill
 from reconciler.loop.troubles import Troubles
 from reconciler.metrics import Metrics, TickResult
@@ -68,6 +69,7 @@ class Reconciler:
         publisher: Publisher,
         chronicle: Chronicle,
         troubles: Troubles,
+        revisions: Revisions,
         metrics: Metrics,
         show_plan: Callable[[Planned], None],
         wakeup: asyncio.Event,
@@ -89,6 +91,7 @@ class Reconciler:
         self._publisher = publisher
         self._chronicle = chronicle
         self._troubles = troubles
+        self._revisions = revisions
         self._metrics = metrics
         self._show_plan = show_plan
         self._wakeup = wakeup
@@ -226,7 +229,8 @@ class Reconciler:
         await self._report(made, scene)
         if self._deliberation.surges.note(made.staying):
             self._wakeup.set()
-        if not self._archive.unsaved and not self._gpus.problems:
+        written = await self._revisions.see(self._publisher.status, scene.understanding)
+        if written and not self._archive.unsaved and not self._gpus.problems:
             self._standstill = standstill(scene, there, made)
         return made
 
@@ -337,7 +341,12 @@ class Reconciler:
             waits=made.notes,
             doubts=scene.doubts,
             over_budget=scene.over_budget,
-            history=(*self._archive.problems, *self._gpus.problems, *scene.unkept),
+            history=(
+                *self._archive.problems,
+                *self._gpus.problems,
+                *self._revisions.problems,
+                *scene.unkept,
+            ),
         )
 
     def _show(self, made: Plan, understanding: Understanding, now: float) -> None:

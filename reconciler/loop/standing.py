@@ -257,7 +257,7 @@ def _is_fine(model: ModelStatus) -> bool:
 
 
 def _listed(conditions: Mapping[ModelName, Condition]) -> str:
-    said = [f"{name} {each.message}" for name, each in sorted(conditions.items())]
+    said = [f"{name}: {each.message}" for name, each in sorted(conditions.items())]
     more = len(said) - _NAMED
     return "; ".join([*said[:_NAMED], *([f"and {more} more"] if more > 0 else [])])
 

@@ -8,6 +8,8 @@ from functools import partial
 
 from starlette.types import ASGIApp
 
+from reconciler.apply.attempts import FILE as REVISIONS
+from reconciler.apply.attempts import AttemptsFile
 from reconciler.apply.backends import Backends
 from reconciler.apply.comparisons import Comparisons
 from reconciler.apply.custody import HoldFolder
@@ -50,6 +52,7 @@ from reconciler.loop.publisher import Publisher
 from reconciler.loop.reconciler import Reconciler
 from reconciler.loop.rehearsals import Rehearsals
 from reconciler.loop.reverts import Reverts
+from reconciler.loop.revisions import Revisions
 from reconciler.loop.surging import Surges
 from reconciler.loop.troubles import Troubles
 from reconciler.metrics import Metrics
@@ -215,6 +218,10 @@ async def assembled(
             chronicle=chronicle,
             inventory=lambda: engines.inventory,
         )
+        attempts = AttemptsFile(settings.data_dir / REVISIONS, hold_folder)
+        revisions = Revisions(attempts, journal, clock)
+        await revisions.open()
+        backends.custody.watch(attempts)
         keeping = Keeping(cache)
         pardons = Pardons(
             commands=commands,
@@ -273,6 +280,7 @@ async def assembled(
             publisher=publisher,
             chronicle=chronicle,
             troubles=Troubles(journal, books),
+            revisions=revisions,
             metrics=metrics,
             show_plan=board.show_plan,
             wakeup=wakeup,
@@ -297,6 +305,7 @@ async def assembled(
                     rehearsals=rehearsals,
                     logs=Logs(settings.data_dir / "logs", backends.api_keys),
                     journal=journal,
+                    attempts=lambda: revisions.attempts,
                     ending=closed,
                 ),
                 push_hook=make_push_hook(settings, source),

@@ -178,6 +178,7 @@ def _management(
             GET=operators.Plan(management.plans, routes),
             POST=Rehearse(management.rehearsals, routes),
         ),
+        "history": _plain(GET=operators.History(management, routes)),
         "events": _Only(GET=Events(management.journal, routes, streams)),
         "reconcile": _plain(POST=operators.Reconcile(management.commands, routes)),
     }

@@ -6,13 +6,14 @@ until there are keys (design §9).
 
 import asyncio
 import ipaddress
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Annotated, Protocol
 
 import msgspec
 from starlette.types import Receive, Scope, Send
 
+from reconciler.attempt import Attempt
 from reconciler.events import Journal
 from reconciler.plan.ids import ModelName
 from reconciler.proxy import errors, headers, management_view, reply
@@ -56,13 +57,15 @@ class Logs(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Management:
-    """What the agent gives to operators. `ending`: set when its HTTP side ends."""
+    """What the agent gives to operators. `attempts`: what came of each revision, the oldest first.
+    `ending`: set when its HTTP side ends."""
 
     commands: Commands
     plans: PlanReader
     rehearsals: Rehearsals
     logs: Logs
     journal: Journal
+    attempts: Callable[[], tuple[Attempt, ...]]
     ending: asyncio.Event
 
 
@@ -110,6 +113,18 @@ class Plan:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         node = self._routes.current().status.node
         await reply.send_json(send, management_view.plan(self._plans.planned(), node))
+
+
+class History:
+    """`GET /api/management/history`: what came of the last revisions, the newest first."""
+
+    def __init__(self, management: Management, routes: Routes) -> None:
+        self._attempts = management.attempts
+        self._routes = routes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        node = self._routes.current().status.node
+        await reply.send_json(send, management_view.history(self._attempts(), node))
 
 
 class _Ask(msgspec.Struct, forbid_unknown_fields=True):

@@ -1,7 +1,9 @@
 """The status and the plan as JSON for operators (PURE). docs/management.md documents the shapes."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, fields
 
+from reconciler.attempt import Attempt
 from reconciler.events import Event
 from reconciler.masking import masked_values
 from reconciler.plan.actions import Action, Outlook
@@ -69,6 +71,10 @@ def plan(planned: Planned | None, node: str) -> Json:
         "under_way": [_under_way(each) for each in planned.under_way] if planned else [],
         "models": [_outlook(each) for each in shown.outlook] if shown else [],
     }
+
+
+def history(attempts: Sequence[Attempt], node: str) -> Json:
+    return {"api": 1, "node": node, "revisions": [asdict(each) for each in reversed(attempts)]}
 
 
 def event(told: Event) -> Json:

@@ -87,7 +87,7 @@ def test_what_cannot_load_gives_way_to_the_last_good_spec(
     assert "next try after 5 min" in found["target"]["reason"]
     assert found["retry_at"]
     condition = agent.wait_condition("Degraded", "True")
-    assert "a runs its last good spec" in condition["message"]
+    assert "a: runs its last good spec" in condition["message"]
     answer = agent.post("/v1/chat/completions", {"model": "a", "messages": []})
     assert answer.status_code == 200
     assert events(agent).count("ModelReverted") == 1

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from reconciler.apply.model_log import Logs
+from reconciler.attempt import Attempt
 from reconciler.errors import XgenError
 from reconciler.events import Journal
 from reconciler.manifest.problem import Problem
@@ -151,6 +152,7 @@ class Operators:
         default_factory=lambda: Journal(node=NodeName("node-a"), now=lambda: "t")
     )
     plan: Planned | None = None
+    attempts: tuple[Attempt, ...] = ()
     asked: list[tuple[bool, str | None]] = field(default_factory=list)
     jobs: Jobs = field(default_factory=Jobs)
     hub: Listing = field(default_factory=Listing)
@@ -177,5 +179,6 @@ class Operators:
             rehearsals=self,
             logs=Logs(self.logs, lambda: (KEY,)),
             journal=self.journal,
+            attempts=lambda: self.attempts,
             ending=ending,
         )

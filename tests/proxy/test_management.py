@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from starlette.types import Scope
 
+from reconciler.attempt import Attempt, Outcome, Shortfall
 from reconciler.plan.actions import Outlook, Plan, StartBackend
 from reconciler.plan.desired import ModelSpec, SecretRef, Timeouts
 from reconciler.plan.ids import FilesDigest, Instance, ModelName, Place, SpecHash
@@ -272,3 +273,29 @@ def test_only_clients_on_this_host_may_change_anything(
 async def test_what_changes_anything_is_post_only() -> None:
     async with running_agent() as agent:
         assert (await agent.get(RECONCILE)).status == 405
+
+
+async def test_the_history_has_the_newest_revision_first() -> None:
+    old = Attempt(
+        revision="r1",
+        seen_at="t1",
+        outcome=Outcome.FAILED,
+        reason="not as wanted: a",
+        settled_at="t2",
+        seconds=3.5,
+        models=(Shortfall(model="a", reason="exited with code 1"),),
+    )
+    new = Attempt(revision="r2", seen_at="t3", outcome=Outcome.WAITING, reason="waits for a")
+    async with running_agent(operators=Operators(attempts=(old, new))) as agent:
+        told = (await agent.get("/api/management/history")).json
+    assert [each["revision"] for each in told["revisions"]] == ["r2", "r1"]
+    assert told["revisions"][1] == {
+        "revision": "r1",
+        "seen_at": "t1",
+        "outcome": "failed",
+        "reason": "not as wanted: a",
+        "settled_at": "t2",
+        "seconds": 3.5,
+        "models": [{"model": "a", "reason": "exited with code 1"}],
+        "problems": [],
+    }
