@@ -20,6 +20,7 @@ from reconciler.manifest.policy import Permissions
 from reconciler.node.announcement import words_of
 from reconciler.node.board import Board
 from reconciler.node.data_folder import DataFolder
+from reconciler.node.manifest_news import tell_of_manifest
 from reconciler.node.parts import Parts, assembled
 from reconciler.node.shutdown import Shutdown, leave_all, stop_all, why_not_left
 from reconciler.plan.desired import Timeouts
@@ -121,6 +122,7 @@ async def _run(
     async with asyncio.TaskGroup() as tasks:
         serving = tasks.create_task(serve(parts.app, listener, stop=parts.closed), name="http")
         following = tasks.create_task(_follow(parts.source, parts.intent), name="source")
+        telling = tasks.create_task(tell_of_manifest(parts.source, parts.journal), name="news")
         ticking = tasks.create_task(parts.reconciler.run(), name="loop")
         counting = tasks.create_task(parts.tokens.run(), name="tokens")
         watching = tasks.create_task(parts.liveness.run(), name="liveness")
@@ -134,6 +136,7 @@ async def _run(
         parts.reconciler.close()
         await ticking
         following.cancel()
+        telling.cancel()
         counting.cancel()
         watching.cancel()
         parts.closed.set()

@@ -9,12 +9,16 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 
+from reconciler.errors import Rejected, Transient
 from reconciler.source.asking import Answer, Asking, Pace
 from reconciler.source.kubernetes_access import KubernetesAccess
 from reconciler.source.kubernetes_address import ConfigMapAddress
 from reconciler.source.kubernetes_api import KubernetesApi
+from reconciler.source.kubernetes_events import write_event
+from reconciler.source.kubernetes_failures import FORBIDDEN, ApiFailed
 from reconciler.source.kubernetes_reader import ConfigMapReader
 from reconciler.source.kubernetes_watch import Bell, WatchPace
+from reconciler.source.manifest_source import ManifestNews
 from reconciler.source.snapshot import Snapshot
 
 PACE = Pace(interval_seconds=60.0, first_retry_seconds=1.0, last_retry_seconds=30.0)
@@ -35,6 +39,7 @@ class ConfigMapSource:
         watch: WatchPace = WatchPace(),  # noqa: B008 - frozen
         answer_seconds: float = 30.0,
     ) -> None:
+        self._address = address
         self._api = KubernetesApi(access, answer_seconds=answer_seconds)
         self._reader = ConfigMapReader(self._api, address)
         self._pace = pace
@@ -59,6 +64,20 @@ class ConfigMapSource:
     async def read(self) -> Snapshot:
         """Ask the API now, within `snapshots`. Never raises for what the world is like."""
         return await self._asking.read()
+
+    async def tell(self, news: ManifestNews) -> None:
+        """By an Event on the ConfigMap, within `snapshots`. Raises Transient, or Rejected where our
+        account may not write any."""
+        found = self._reader.found
+        if found is None or found.object is None:
+            return
+        try:
+            await write_event(self._api, self._address, found.object.metadata, news)
+        except ApiFailed as exc:
+            what = f"cannot write an Event on {self._address.shown}: {exc}"
+            if exc.status == FORBIDDEN:
+                raise Rejected(what) from exc
+            raise Transient(what, retry_after_seconds=exc.retry_after_seconds) from exc
 
     async def snapshots(self) -> AsyncGenerator[Snapshot, None]:
         """The state now, then each different one. Close it (`aclosing`) to end the connections."""

@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 from reconciler.source.snapshot import Snapshot
 
@@ -25,3 +26,22 @@ class ManifestSource(Protocol):
 
     def snapshots(self) -> AsyncGenerator[Snapshot, None]:
         """The state now, then each different one. Close it (`aclosing`) to end the watch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManifestNews:
+    """What became of a manifest on `node`. `reason`: one CamelCase word. `time`: RFC 3339, UTC."""
+
+    node: str
+    time: str
+    bad: bool
+    reason: str
+    message: str
+
+
+@runtime_checkable
+class ToldSource(Protocol):
+    """A source whose editors look at it where it is, and can be told there."""
+
+    async def tell(self, news: ManifestNews) -> None:
+        """Raises Transient, or Rejected where it may not be."""

@@ -66,6 +66,14 @@ def test_what_is_put_runs_and_what_is_gone_stays(agent: Agent, server: Server) -
     assert agent.wait_condition("SourceReady", "True")["message"] == f"read {PLACE}"
     put(server, "a", "b")
     wait_runs(agent, "a", "b")
+    server.store.put({"models.yaml": manifest(model("a", bakend="x"))})
+    wait_until(lambda: len(server.store.events()) == 1, what="an Event")
+    put(server, "a", "b")
+    wait_until(lambda: len(server.store.events()) == 2, what="another Event")
+    bad, good = server.store.events()
+    assert (bad["type"], bad["reason"], bad["count"]) == ("Warning", "ManifestInvalid", 1)
+    assert "models.yaml:6:69: spec.models[0].bakend: unknown key" in bad["message"]
+    assert (good["type"], good["reason"]) == ("Normal", "ManifestTaken")
     server.store.delete()
     wait_said(agent, "there is no ConfigMap models in namespace models")
     put(server, "a")
