@@ -57,12 +57,14 @@ class Block:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """Of one model. `loaded`: the instances that were loaded here, the newest last."""
+    """Of one model. `loaded`: the instances that were loaded here, the newest last. `restarts`: how
+    often, by cause."""
 
     blocks: tuple[Block, ...] = ()
     loaded: tuple[Instance, ...] = ()
     last_good: LastGood | None = None
     durations: Durations = UNTIMED
+    restarts: tuple[tuple[str, int], ...] = ()
 
 
 class _Block(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -120,6 +122,7 @@ class _File(msgspec.Struct, frozen=True, kw_only=True):
     last_good: _LastGood | None
     loads: tuple[_Load, ...] = ()
     stops: tuple[_Stop, ...] = ()
+    restarts: dict[str, Annotated[int, msgspec.Meta(ge=0)]] = {}
 
 
 class _Version(msgspec.Struct):
@@ -272,6 +275,7 @@ def _encode(model: ModelName, history: History) -> bytes:
         stops=tuple(
             msgspec.convert(each, _Stop, from_attributes=True) for each in history.durations.stops
         ),
+        restarts=dict(history.restarts),
     )
     return msgspec.json.format(msgspec.json.encode(written), indent=1) + b"\n"
 
@@ -312,6 +316,7 @@ def _decode(path: Path, content: bytes, at: float) -> tuple[ModelName, History]:
         loaded=tuple(Instance(spec_hash=a, files_digest=b) for a, b in file.loaded),
         last_good=_good(file.last_good) if file.last_good is not None else None,
         durations=_durations(file),
+        restarts=tuple(sorted(file.restarts.items())),
     )
 
 

@@ -95,6 +95,7 @@ class Archive:
                 loaded=history.loaded,
                 last_good=history.last_good,
                 durations=history.durations,
+                restarts=dict(history.restarts),
             )
 
     def review(self, roll: Roll | None) -> Iterator[Lifted]:
@@ -167,6 +168,7 @@ class Archive:
             loaded=books.loaded(model),
             last_good=books.last_good(model),
             durations=books.stopwatch.past(model),
+            restarts=books.restart_causes(model),
         )
 
     def _circumstances(self, look: Look | None, roll: Roll | None) -> Circumstances:

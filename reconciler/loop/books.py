@@ -81,11 +81,16 @@ class Books:
         return tuple(self._page(model).loaded)
 
     def lasting(self, model: ModelName) -> tuple[Failure, ...]:
-        """What is not tried again by itself, costs so much that each try counts, or is a crash
-        loop."""
-        failures = self._page(model).failures.values()
+        """What is not tried again by itself, costs so much that each try counts, is a crash loop,
+        or a load that failed and has not gone well since."""
+        page = self._page(model)
         return tuple(
-            each for each in failures if each.permanent or each.costly or each.is_crash_loop
+            each
+            for key, each in page.failures.items()
+            if each.permanent
+            or each.costly
+            or each.is_crash_loop
+            or (each.during == "load" and key not in page.passed)
         )
 
     def restore(
@@ -96,13 +101,16 @@ class Books:
         loaded: Collection[Instance],
         last_good: LastGood | None,
         durations: Durations = UNTIMED,
+        restarts: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
-        """What an agent before this one has kept of it."""
+        """What an agent before this one has kept of it. `restarts`: by cause; those that this
+        release does not know are left out."""
         page = self._page(model)
         for failure in failures:
             page.failures[_key(failure)] = failure
         page.loaded.update(dict.fromkeys(loaded))
         page.last_good = last_good
+        page.restarts.update({each: restarts[each] for each in RestartCause if each in restarts})
         self.stopwatch.restore(model, durations)
 
     def failures_in_a_row(self, model: ModelName) -> int:
@@ -117,7 +125,8 @@ class Books:
         return self._page(model).last_lines
 
     def restarts(self, model: ModelName) -> int:
-        return max(0, self._page(model).starts - 1)
+        """Of this agent and those before it; to start it after an agent that ended is none."""
+        return self._page(model).restarts.total()
 
     def restart_causes(self, model: ModelName) -> tuple[tuple[str, int], ...]:
         return tuple(sorted((cause.value, n) for cause, n in self._page(model).restarts.items()))
@@ -188,6 +197,8 @@ class Books:
         elif view.was_loaded and view.nonce in page.beside:
             page.beside.discard(view.nonce)
             self._count_start(page)
+        if view.was_loaded and (key := (*_parts(view.instance), False)) in page.failures:
+            page.passed.add(key)
         if view.was_loaded and view.instance not in page.loaded:
             page.loaded[view.instance] = None
             while len(page.loaded) > _KEPT_INSTANCES:
@@ -303,6 +314,8 @@ class Books:
         key = _key(failure)
         page.failures.pop(key, None)
         page.failures[key] = failure
+        page.passed.discard(key)
+        page.passed &= page.failures.keys()
         while len(page.failures) > _KEPT_INSTANCES:
             del page.failures[next(iter(page.failures))]
         page.recent.append(failure)

@@ -31,6 +31,7 @@ class Page:
     """One model's page. `failures`: the newest last. `stuck`: the stop that failed. `loaded`:
     instances that were loaded here at least once. `resuming`: as in `ObservedModel`. `beside`:
     processes that are to take the place of one that lives: no restart of the model until they do.
+    `passed`: what was loaded since it failed.
     """
 
     failures: dict[Key, Failure] = field(default_factory=dict)
@@ -44,6 +45,7 @@ class Page:
     starts: int = 0
     resuming: bool = False
     loaded: dict[Instance, None] = field(default_factory=dict)
+    passed: set[Key] = field(default_factory=set)
 
     def copy(self) -> "Page":
         return replace(
@@ -53,4 +55,5 @@ class Page:
             restarts=Counter(self.restarts),
             beside=set(self.beside),
             loaded=dict(self.loaded),
+            passed=set(self.passed),
         )

@@ -169,14 +169,14 @@ def test_a_block_and_the_last_good_spec_outlive_the_agent(agent: Agent) -> None:
     agent.model_file("gguf/other_model")
     bad = {"source": "gguf/other_model", "stand_in": "--exit-after 0 --exit-code 3"}
     agent.write(manifest(entry(**bad, on_failure="stop")))
-    agent.wait_state("a", "blocked")
+    before = agent.wait_state("a", "blocked")
     kill(agent)
     agent.start()
     agent.wait_up()
     blocked = agent.wait_model("a", lambda found: bool(found["state"] != "pending"))
     assert blocked["state"] == "blocked"
     assert "code 3" in blocked["reason"]
-    assert blocked["restarts"] == 0
+    assert blocked["restarts"] == before["restarts"] == 1
     wait_until(lambda: "gguf/test_model" in needed(agent), what="the last good files are kept")
 
     agent.write(manifest(entry(**bad)))

@@ -1,5 +1,6 @@
 """Blocks of an earlier agent hold until what they depend on is otherwise (R7)."""
 
+import json
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -162,11 +163,62 @@ async def test_another_gpu_lifts_blocks_of_models_on_gpus(tmp_path: Path) -> Non
 async def test_what_is_tried_again_by_itself_is_not_kept(tmp_path: Path) -> None:
     node = Node(tmp_path)
     node.books = books()
-    node.books.book_exit(exited("load"))
+    node.books.see(view(loaded=True))
+    node.books.book_exit(exited("run"))
     node.books.book_outcome(replace(failed("fetch"), permanent=True), at=1.0)
     await node.keep()
     node.restart()
-    assert node.books.lasting(M) == ()
+    assert node.books.failure(M) is None
+
+
+async def test_tries_that_cost_nothing_do_not_begin_anew_either(tmp_path: Path) -> None:
+    """A surge that fails again and again, under agents that come and go, is blocked all the
+    same."""
+    node = Node(tmp_path)
+    node.books = books()
+    for count in (1, 2, 3):
+        node.books.book_exit(replace(exited("load"), at=node.clock.now))
+        await node.keep()
+        assert node.restart(after=2.0) == []
+        (failure,) = node.books.lasting(M)
+        assert (failure.count, failure.permanent) == (count, count == 3)
+        node.books.want({M: [WANTED.spec_hash]})
+        due = next_attempt_at(failure, key=M)
+        assert due is None or due > node.clock.now
+
+
+async def test_a_load_that_went_well_ends_what_is_kept_of_those_that_failed(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.books = books()
+    node.books.book_exit(exited("load"))
+    node.books.see(view("n2", loaded=True))
+    await node.keep()
+    node.restart()
+    assert node.books.failure(M) is None
+
+
+async def test_restarts_are_counted_over_agents(tmp_path: Path) -> None:
+    """To start it after an agent that ended is none."""
+    node = Node(tmp_path)
+    for _ in range(2):
+        node.books.want({M: [WANTED.spec_hash]})
+        node.books.see(view("n1", loaded=True))
+        node.books.book_exit(exited("run", "n1"))
+        node.books.see(view("n2", loaded=True))
+        await node.keep()
+        node.restart()
+    assert (node.books.restarts(M), node.books.restart_causes(M)) == (2, (("crashed", 2),))
+
+
+async def test_a_cause_of_a_later_release_is_left_out(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.books.note_good(M, GOOD)
+    await node.keep()
+    path = tmp_path / f"{M}.json"
+    written = json.loads(path.read_text())
+    path.write_text(json.dumps(written | {"restarts": {"hung": 1, "bored": 2}}))
+    node.restart()
+    assert node.books.restart_causes(M) == (("hung", 1),)
 
 
 async def test_tries_that_stop_what_serves_do_not_begin_anew(tmp_path: Path) -> None:

@@ -11,8 +11,9 @@ def test_each_instance_keeps_its_own_failure() -> None:
     for _ in range(3):
         made.book_exit(exited("load"))
     made.book_exit(exited("load", "n2", OLD))
-    (block,) = made.lasting(M)
+    block, tried = made.lasting(M)
     assert (block.spec_hash, block.count) == (WANTED.spec_hash, 3)
+    assert (tried.spec_hash, tried.count) == (OLD.spec_hash, 1)
 
 
 def test_a_try_costs_what_was_stopped_for_it_and_nothing_where_that_still_serves() -> None:
