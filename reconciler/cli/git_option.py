@@ -89,6 +89,16 @@ class GitOptions:
             help="After which a git that asks or fetches is killed.",
         ),
     ] = 60.0
+    git_max_mib: Annotated[
+        int,
+        typer.Option(
+            "--git-max-mib",
+            envvar="XGEN_GIT_MAX_MIB",
+            metavar="MIB",
+            min=1,
+            help="The most that a fetch may bring. A git that writes more is killed.",
+        ),
+    ] = 256
 
     def access(
         self, manifest: str | None, environment: Mapping[str, str] = os.environ
@@ -108,6 +118,7 @@ class GitOptions:
                 if environment.get(name)
             },
             timeout_seconds=self.git_timeout,
+            max_bytes=self.git_max_mib << 20,
         )
         if manifest is not None and is_address(manifest) and not is_config_map(manifest):
             try:

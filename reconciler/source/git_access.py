@@ -26,6 +26,7 @@ class GitAccess:
 
     `allowed_signers`: who may sign commits (ssh-keygen(1)); None: nobody needs to. `proxies`: the
     variables of the environment that name proxies. `timeout_seconds`: of one command of git.
+    `max_bytes`: of the pack that one fetch may bring.
     """
 
     token_file: Path | None = None
@@ -36,6 +37,7 @@ class GitAccess:
     search_path: str = ""
     proxies: Mapping[str, str] = field(default_factory=dict, repr=False)
     timeout_seconds: float = 60.0
+    max_bytes: int = 256 << 20
 
     def files(self) -> Iterator[tuple[str, Path]]:
         """Those that are given, each with the flag that gives it."""
@@ -82,6 +84,7 @@ def configuration(address: GitAddress, access: GitAccess) -> str:
     lines = [
         *("[safe]", "directory = *"),
         *("[core]", "hooksPath = /dev/null", "fsmonitor = false", 'askPass = ""'),
+        *("bigFileThreshold = 1m", "[pack]", "threads = 1"),
         *("[gc]", "auto = 0", "[maintenance]", "auto = false"),
         *("[fetch]", "unpackLimit = 1", "recurseSubmodules = false", "writeCommitGraph = false"),
         *("[protocol]", "version = 2"),

@@ -1,11 +1,13 @@
 """One git at a time, in a process group of its own that cannot outlive its time.
 
-git starts helpers (ssh, git-remote-https, index-pack); all of them die with the group. Blocking,
-for a thread; `close` may come from any other.
+git starts helpers (ssh, git-remote-https, index-pack); all of them die with the group, and none
+writes a file beyond the bound that the kernel holds them to. Blocking, for a thread; `close` may
+come from any other.
 """
 
 import contextlib
 import os
+import resource
 import selectors
 import signal
 import subprocess
@@ -20,6 +22,7 @@ from reconciler.errors import Transient
 
 _CHUNK = 1 << 16
 _MAX_MESSAGE_BYTES = 1 << 14
+_FILTERLESS = "filtering not recognized"
 
 
 class GitFailed(Transient):
@@ -34,12 +37,24 @@ class GitTookTooLong(GitFailed):
     """It was killed, with all that it had started."""
 
 
-class GitCommand:
-    """Runs git. `environment`: all that it gets. `timeout_seconds`: of each command."""
+class GitWroteTooMuch(GitFailed):
+    """A file of it grew to the bound. `filterless`: the server sends all that a commit holds."""
 
-    def __init__(self, environment: Mapping[str, str], *, timeout_seconds: float) -> None:
+    def __init__(self, message: str, *, said: str, filterless: bool) -> None:
+        super().__init__(message, said=said)
+        self.filterless = filterless
+
+
+class GitCommand:
+    """Runs git. `environment`: all that it gets. `timeout_seconds`: of each command.
+    `max_file_bytes`: of each file that it writes."""
+
+    def __init__(
+        self, environment: Mapping[str, str], *, timeout_seconds: float, max_file_bytes: int
+    ) -> None:
         self._environment = dict(environment)
         self._timeout_seconds = timeout_seconds
+        self._max_file_bytes = max_file_bytes
         self._lock = threading.Lock()
         self._running: subprocess.Popen[bytes] | None = None
         self._closed = False
@@ -63,6 +78,12 @@ class GitCommand:
                 code = process.wait()  # it has ended
         if code != 0:
             said = err.decode(errors="replace")
+            if _has_file_of(folder, self._max_file_bytes):  # git itself says less
+                raise GitWroteTooMuch(
+                    f"git {verb} wrote more than {self._max_file_bytes} bytes",
+                    said=said,
+                    filterless=_FILTERLESS in said,
+                )
             raise GitFailed(f"git {verb} ended with exit code {code}", said=said)
         return out
 
@@ -114,6 +135,7 @@ class GitCommand:
                 raise GitFailed("there is no git on PATH; install git") from exc
             except OSError as exc:
                 raise GitFailed(f"git cannot be started: {exc.strerror or exc}") from exc
+            _bound(self._running.pid, self._max_file_bytes)
             return self._running
 
     def _read(
@@ -152,6 +174,23 @@ def _watched(pid: int) -> Iterator[int]:
         yield pidfd
     finally:
         os.close(pidfd)
+
+
+def _bound(pid: int, max_file_bytes: int) -> None:
+    """Of it and all that it starts. It has only begun: what it writes comes over the network."""
+    with contextlib.suppress(ProcessLookupError):
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (max_file_bytes, max_file_bytes))
+        resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0))
+
+
+def _has_file_of(folder: Path, size_bytes: int) -> bool:
+    """Or larger, anywhere below."""
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):
+                if os.lstat(os.path.join(place, name)).st_size >= size_bytes:
+                    return True
+    return False
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

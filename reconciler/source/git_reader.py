@@ -7,7 +7,7 @@ from reconciler.errors import Rejected, XgenError
 from reconciler.source.asking import Answer
 from reconciler.source.git_access import GitAccess
 from reconciler.source.git_address import GitAddress
-from reconciler.source.git_command import GitFailed, GitTookTooLong
+from reconciler.source.git_command import GitFailed, GitTookTooLong, GitWroteTooMuch
 from reconciler.source.git_failures import cause_of
 from reconciler.source.git_listing import read_commit
 from reconciler.source.git_repository import GitRepository
@@ -62,7 +62,7 @@ class GitReader:
         # A signer who was added makes a commit good that was refused.
         standing = (name, tip, stamps if self._access.allowed_signers else None)
         if standing != self._standing:
-            self._last = self._taken(name)
+            self._last = self._taken(name, tip)
             self._standing = standing
         return self._last
 
@@ -79,12 +79,17 @@ class GitReader:
             raise Rejected(f"the repository has no branch and no tag {ref}{_hint(ref)}")
         return next(iter(found.items()))
 
-    def _taken(self, name: str) -> Snapshot:
+    def _taken(self, name: str, tip: str) -> Snapshot:
         try:
             return self._fetched(name)
         except GitTookTooLong:
             self._repository.discard()
             raise
+        except GitWroteTooMuch as exc:
+            self._repository.discard()
+            failed = self._failed(_too_much(exc, self._access.max_bytes))
+            # What a tag stands for is another object than its commit, as a rule.
+            return failed if name.startswith("refs/tags/") else replace(failed, revision=tip)
         except GitFailed:
             # The server answers: what is on our disk may be the cause.
             self._repository.discard()
@@ -101,6 +106,20 @@ class GitReader:
         except Rejected as exc:
             return replace(snapshot, error=f"cannot read {self._address.shown}: {exc}")
         return replace(snapshot, files=files)
+
+
+def _too_much(failure: GitWroteTooMuch, max_bytes: int) -> str:
+    """It is not fetched again before the ref moves: what a commit holds stays the same."""
+    all_of_it = (
+        "; the server sends every file of the commit, since it has no filters "
+        "(uploadpack.allowFilter)"
+        if failure.filterless
+        else ""
+    )
+    return (
+        f"it takes more than {max_bytes >> 20} MiB, the most that a fetch may bring "
+        f"(--git-max-mib){all_of_it}"
+    )
 
 
 def _hint(ref: str) -> str:

@@ -2,9 +2,9 @@
 
 ls-remote ─▶ moved? ─▶ fetch --depth 1, no contents ─▶ ls-tree ─▶ fetch what is read ─▶ cat-file
 
-It is made anew at each start, after each command that failed, and after some fetches, so that it
-does not grow. A lock that a killed git has left, or a git that outlives a killed agent, is in a
-folder that nobody looks at any more. Blocking.
+It is made anew at each start, after each command that failed, and after some fetches or bytes, so
+that it does not grow. A lock that a killed git has left, or a git that outlives a killed agent, is
+in a folder that nobody looks at any more. Blocking.
 """
 
 import contextlib
@@ -52,7 +52,9 @@ class GitRepository:
         self._place: Path | None = None
         self._fetches = 0
         self.git = GitCommand(
-            environment(address, access, self._home), timeout_seconds=access.timeout_seconds
+            environment(address, access, self._home),
+            timeout_seconds=access.timeout_seconds,
+            max_file_bytes=access.max_bytes,
         )
 
     def open(self) -> None:
@@ -88,7 +90,7 @@ class GitRepository:
 
         Raises Rejected where it leads to something else; GitFailed.
         """
-        if self._place is None or self._fetches >= _MAX_FETCHES:
+        if self._place is None or self._fetches >= _MAX_FETCHES or self._is_large():
             self._make()
         self._fetches += 1
         words = ("--depth=1", *_QUIET, "--", REMOTE, f"+{name}:{_REF}")
@@ -135,6 +137,11 @@ class GitRepository:
         told = [line.split() for line in listed.splitlines()]
         return {id: int(rest[1]) for id, *rest in told if rest[0] == "blob"}
 
+    def _is_large(self) -> bool:
+        """Whether another fetch on top of it might take more than twice the bound."""
+        packs = (self._where() / "objects/pack").glob("*")
+        return sum(_size(path) for path in packs) > self._access.max_bytes
+
     def _make(self) -> None:
         self.discard()
         try:
@@ -159,6 +166,13 @@ class GitRepository:
     def _where(self) -> Path:
         assert self._place is not None, "nothing was fetched yet"
         return self._place
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 def _is_full(ref: str) -> bool:

@@ -17,7 +17,7 @@ class GitHost:
     """`passwords`: by user; changed while it runs. `redirect`: where every request is sent on to.
 
     `asked`: the users and passwords that were shown to it. `meanwhile`: is called while a git
-    that has shown one waits for the answer.
+    that has shown one waits for the answer. `sent_bytes`: of contents.
     """
 
     projects: Path
@@ -27,6 +27,7 @@ class GitHost:
     asked: list[tuple[str, str]] = field(default_factory=list)
     meanwhile: Callable[[], None] = lambda: None
     port: int = 0
+    sent_bytes: int = 0
 
     @property
     def place(self) -> str:
@@ -147,3 +148,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)
+        self.git_host.sent_bytes += len(content)

@@ -55,6 +55,24 @@ class Repository:
         )
         return done.stdout.strip()
 
+    def grow(self, commits: int, *, size: int) -> None:
+        """Let main have so many commits more, each with other bytes in the same large file."""
+        told = bytearray()
+        for number in range(commits):
+            told += b"commit refs/heads/main\ncommitter Ann <ann@example.com> 1 +0000\n"
+            told += b"data 6\nchange\n"
+            told += b"from refs/heads/main^0\n" if number == 0 else b""
+            told += b"M 100644 inline large\ndata %d\n%b\n" % (size, os.urandom(size))
+        subprocess.run(
+            ["git", "fast-import", "--quiet"],
+            cwd=self.bare,
+            env=self.environment,
+            input=bytes(told),
+            check=True,
+            timeout=60,
+        )
+        self.run("pull", "--quiet", "--ff-only")
+
     def write(self, files: dict[str, str]) -> None:
         for name, text in files.items():
             path = self.work / name

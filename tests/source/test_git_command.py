@@ -25,7 +25,9 @@ def stand_in(tmp_path: Path) -> StandIn:
         path.write_text(f"#!{sys.executable}\nimport os, subprocess, sys, time\n{script}\n")
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
         search = f"{path.parent}:{os.environ['PATH']}"
-        return GitCommand({"PATH": search, "MARK": str(tmp_path)}, timeout_seconds=seconds)
+        return GitCommand(
+            {"PATH": search, "MARK": str(tmp_path)}, timeout_seconds=seconds, max_file_bytes=1 << 20
+        )
 
     return make
 
