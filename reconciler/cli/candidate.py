@@ -3,6 +3,8 @@
 import os
 import sys
 import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import typer
@@ -25,11 +27,20 @@ from reconciler.source.names import shown_name
 from reconciler.source.snapshot import Snapshot
 
 
-def read_manifest(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A valid manifest. `files`: what it is made of, by the names that an agent would know."""
+
+    manifest: Manifest
+    files: Mapping[str, bytes]
+
+
+def read_candidate(
     place: str, access: GitAccess, cluster: KubernetesAccess = NO_CLUSTER
-) -> Manifest:
-    """A valid manifest. Raises Rejected; every problem is printed on stderr before."""
-    inspection = look_at(place, access, cluster)
+) -> Candidate:
+    """Raises Rejected where it is not valid; every problem is printed on stderr before."""
+    snapshot = _sound(place, access, cluster)
+    inspection = _inspected(place, snapshot)
     err = console(sys.stderr)
     for problem in inspection.problems:
         show(err, Text.assemble(*problem_words(problem)))
@@ -39,7 +50,8 @@ def read_manifest(
             f"cannot use the manifest {place}: {errors} error{'' if errors == 1 else 's'}, "
             "shown above; an agent would keep what it runs"
         )
-    return inspection.manifest
+    files = {each.name: each.content for each in snapshot.files if each.content is not None}
+    return Candidate(manifest=inspection.manifest, files=files)
 
 
 def look_at(place: str, access: GitAccess, cluster: KubernetesAccess = NO_CLUSTER) -> Inspection:
@@ -47,9 +59,17 @@ def look_at(place: str, access: GitAccess, cluster: KubernetesAccess = NO_CLUSTE
 
     `place`: a path, the URL of a repository that `access` leads to, or a ConfigMap of `cluster`.
     """
+    return _inspected(place, _sound(place, access, cluster))
+
+
+def _sound(place: str, access: GitAccess, cluster: KubernetesAccess) -> Snapshot:
     snapshot = _read(place, access, cluster)
     if snapshot.error is not None:
         raise Rejected(snapshot.error)
+    return snapshot
+
+
+def _inspected(place: str, snapshot: Snapshot) -> Inspection:
     return inspect(
         [
             FileInput(name=_shown(place, file.name), content=file.content, error=file.error)

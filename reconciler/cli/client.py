@@ -34,8 +34,9 @@ class Agent:
         """The JSON object at a path. Raises Transient (no agent answers) or Rejected."""
         return self._ask("GET", path, params=query)
 
-    def post(self, path: str, body: Json) -> Json:
-        return self._ask("POST", path, json=body)
+    def post(self, path: str, body: Json, *, seconds: float = ANSWER_SECONDS, **query: str) -> Json:
+        """`seconds`: for the answer to come."""
+        return self._ask("POST", path, seconds=seconds, json=body, params=query)
 
     def servers(self) -> Json:
         """The cluster's view."""
@@ -66,8 +67,8 @@ class Agent:
         except httpx.HTTPError as exc:
             raise Transient(self._away(exc)) from exc
 
-    def _ask(self, method: str, path: str, **more: Any) -> Json:
-        limits = httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS)
+    def _ask(self, method: str, path: str, *, seconds: float = ANSWER_SECONDS, **more: Any) -> Json:
+        limits = httpx.Timeout(seconds, connect=CONNECT_SECONDS)
         try:
             with httpx.Client(
                 base_url=self.url, timeout=limits, trust_env=self._by_proxy
@@ -91,9 +92,10 @@ class Agent:
         message = error.get("message", f"{self.url} answers {answer.status_code}")
         if answer.status_code == httpx.codes.FORBIDDEN:
             message += "; run the command on the agent's own node"
-        if error.get("code") == "unknown_path":
+        if error.get("code") in ("unknown_path", "method_not_allowed"):
             message = (
-                f"cannot ask the agent at {self.url}: it does not know {answer.request.url.path}; "
+                f"cannot ask the agent at {self.url}: it does not know "
+                f"{answer.request.method} {answer.request.url.path}; "
                 "it is an older release than this command"
             )
         raise Rejected(message)

@@ -1,39 +1,32 @@
 """`xgen-model plan`: what a manifest would start, restart and stop, before it is committed."""
 
 import socket
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from reconciler.cli.candidate import read_manifest
-from reconciler.cli.changes import changes
-from reconciler.cli.client import Agent, Json, find_agent, known_agent
-from reconciler.cli.engine_outlook import engine_refusals, unknown_engines, with_engines
+from reconciler.cli.asked import told_by
+from reconciler.cli.candidate import read_candidate
+from reconciler.cli.client import Agent, find_agent, known_agent
 from reconciler.cli.exits import ExitCode
-from reconciler.cli.fallback_outlook import on_fallbacks
 from reconciler.cli.git_option import GIT_DEFAULTS, GitOptions
-from reconciler.cli.gpu_balance import balances
-from reconciler.cli.gpu_outlook import given
 from reconciler.cli.kubernetes_option import Kubeconfig, KubeContext, kubernetes_access
 from reconciler.cli.node_name import node_name
+from reconciler.cli.offline import from_nothing
 from reconciler.cli.option_group import with_groups
 from reconciler.cli.options import DataDir, ServerOption, data_dir
 from reconciler.cli.output import console, print_json, show
 from reconciler.cli.plan_markdown import as_markdown
 from reconciler.cli.plan_view import as_json, as_text
 from reconciler.cli.plan_words import has_changes
-from reconciler.cli.told import fields_of, is_suspended, planned_by, running_of
-from reconciler.errors import Rejected, Transient
 from reconciler.manifest.select import select
 from reconciler.manifest.union import Manifest
 from reconciler.node.data_folder import read_json
 from reconciler.plan.changes import NodeChanges, Verb
 from reconciler.plan.desired import Desired
-from reconciler.plan.ids import NodeName
 
 
 class PlanOutput(StrEnum):
@@ -91,15 +84,14 @@ def plan(
         if offline:
             raise typer.BadParameter("--offline needs --manifest PATH", param_hint="--manifest")
         agent = find_agent(server, folder)
-        nodes = [_own(agent, view) for view in _nodes(agent, node).values()]
+        nodes = [*told_by(agent, node, None)]
         against = f"as the agent at {agent.url} plans it now"
     elif agent is None:
-        wanted = read_manifest(manifest, access, cluster)
-        nodes = [_from_nothing(each) for each in _offline(wanted, node, folder)]
+        wanted = read_candidate(manifest, access, cluster).manifest
+        nodes = [from_nothing(each) for each in _offline(wanted, node, folder)]
         against = "from nothing (no agent was asked)"
     else:
-        wanted = read_manifest(manifest, access, cluster)
-        nodes = [_against(wanted, agent, view) for view in _nodes(agent, node).values()]
+        nodes = [*told_by(agent, node, read_candidate(manifest, access, cluster).files)]
         against = f"compared with the agent at {agent.url}"
     _print(nodes, output, agent=agent, against=against, what=manifest)
     if any(each.count(Verb.REFUSED) for each in nodes):
@@ -116,39 +108,6 @@ def _offline(manifest: Manifest, node: str | None, folder: Path) -> list[Desired
     here = read_json(folder / "node.json").get("node")
     chosen = [node] if node else sorted(named) or [str(here or socket.gethostname())]
     return [select(manifest, node=name, revision="") for name in chosen]
-
-
-def _from_nothing(desired: Desired) -> NodeChanges:
-    made = changes(desired, [], {})
-    return replace(made, notes=(*made.notes, *unknown_engines(desired)))
-
-
-def _nodes(agent: Agent, node: str | None) -> Mapping[str, Json]:
-    """The views of the nodes to plan for, by name."""
-    try:
-        servers = agent.servers()["servers"]
-    except Transient as exc:
-        raise Transient(f"{exc}; or plan from nothing with --offline") from exc
-    views = {str(view["node"]): view for view in servers if view.get("reachable", True)}
-    if node is None or node in views:
-        return views if node is None else {node: views[node]}
-    raise Rejected(
-        f"cannot plan for node {node}: the agent at {agent.url} knows {', '.join(views)}; "
-        "add --offline to plan for it from nothing"
-    )
-
-
-def _against(manifest: Manifest, agent: Agent, view: Json) -> NodeChanges:
-    node = str(view["node"])
-    told = agent.get("/api/management/models", server=node)
-    running = [running_of(model) for model in told["models"]]
-    wanted = on_fallbacks(select(manifest, node=node, revision=""), running)
-    on_gpus = given(wanted, view, running)
-    fields = {model.name: fields_of(model) for model in on_gpus.desired.models}
-    refusals = {**on_gpus.refusals, **engine_refusals(wanted, view)}
-    made = changes(on_gpus.desired, running, fields, refusals)
-    made = replace(made, gpus=balances(view, running, made.changes))
-    return with_engines(made, view, wanted)
 
 
 def _print(
@@ -168,17 +127,3 @@ def _print(
         case PlanOutput.MARKDOWN:
             said = as_markdown(nodes, against=against, what=what or "the manifest in force")
             typer.echo(said, nl=False)
-
-
-def _own(agent: Agent, view: Json) -> NodeChanges:
-    told = agent.get("/api/management/plan", server=str(view["node"]))
-    models = agent.get("/api/management/models", server=str(view["node"]))["models"]
-    suspended = is_suspended(view)
-    planned = tuple(planned_by(model, suspended=suspended) for model in told["models"])
-    made = NodeChanges(
-        node=NodeName(told["node"]),
-        changes=planned,
-        notes=tuple(told["waits"]),
-        gpus=balances(view, map(running_of, models), planned),
-    )
-    return with_engines(made, view)

@@ -188,7 +188,7 @@ class _Question:
                 for name, look in looks.items()
             },
             indexes={pool_of(each): each.index for each in (roll.devices if roll else ())},
-            held=_held(held),
+            held=_held(held, self.wanted),
             evictions=evictions,
             notes=notes,
         )
@@ -243,15 +243,17 @@ def _unheld(wanted: Desired) -> Desired:
     return replace(wanted, suspend=False, suspensions=(), windows=(), waiting=None)
 
 
-def _held(made: Plan) -> Mapping[ModelName, str]:
+def _held(made: Plan, wanted: Desired) -> Mapping[ModelName, str]:
     """Why a rail holds back each model of which it does."""
     said = {each.model: each for each in made.outlook}
     held: dict[ModelName, str] = {}
     for action in made.held:
         outlook = said.get(action.model)
-        if outlook is None:
-            held[action.model] = action.reason
+        by = wanted.suspended_models.get(action.model) or wanted.node_suspension
+        if by is not None or wanted.suspend:
+            held[action.model] = f"suspended {by.said}" if by is not None else "suspended"
+        elif outlook is not None and outlook.target is not None:
+            held[action.model] = outlook.target.reason
         else:
-            target = outlook.target
-            held[action.model] = target.reason if target is not None else outlook.reason
+            held[action.model] = outlook.reason if outlook is not None else action.reason
     return held

@@ -128,6 +128,9 @@ def test_plan_against_an_agent_says_what_would_change(running: Agent, tmp_path: 
     assert lines[0] == f"node-a, compared with the agent at {running.url}"
     assert lines[2].startswith("  ^ chat  surge      spec changed (1:")
     assert "KV cache not known for 4,096 tokens" in lines[5]
+    (memory,) = [number for number, line in enumerate(lines) if line.startswith("  memory: ")]
+    assert " used, at least " in lines[memory]
+    lines[memory] = "MEMORY"
     assert [lines[1], *lines[3:5], *lines[6:]] == [
         "",
         "      no gap (surge)",
@@ -136,9 +139,12 @@ def test_plan_against_an_agent_says_what_would_change(running: Agent, tmp_path: 
         "  - goes  stop       removed from the manifest",
         "  + new   start      in the manifest and not running",
         "      source: gguf/test_model, already cached",
+        "      needs at least 90 MiB of memory (weights 0 MiB, KV cache not known, 90 MiB else)",
         "  = off   unchanged  enabled: false",
         "  > same  reroute    changes without a restart",
         '      aliases: [] → ["e1"]',
+        "  in this order: stop goes → start new → start chat → stop chat",
+        "MEMORY",
         "",
         "+ start  ^ surge: restart without a gap  > reroute: no restart  - stop  = unchanged",
         "1 to start, 0 to restart, 1 to stop, 1 to surge, 1 to reroute, 1 unchanged",
@@ -197,13 +203,16 @@ def test_plan_of_a_suspended_node_is_one_answer(running: Agent) -> None:
         *("--manifest", running.manifests),
     )
 
-    assert (own.returncode, same.returncode) == (0, 0)
-    told, compared = (plan_of(each.stdout)["nodes"][0]["models"] for each in (own, same))
-    assert [each["action"] for each in told] == ["unchanged", "unchanged"]
-    assert [each["action"] for each in compared] == ["unchanged", "unchanged"]
-    assert [each["reason"].split(";")[0] for each in told] == [
-        each["reason"].split(";")[0] for each in compared
-    ]
+    assert (own.returncode, same.returncode) == (2, 2)
+    told, compared = (plan_of(each.stdout)["nodes"][0] for each in (own, same))
+    assert told["models"] == compared["models"]
+    found = {each["model"]: (each["action"], each["held"]) for each in told["models"]}
+    assert {name: action for name, (action, _) in found.items()} == {
+        "chat": "surge",
+        "new": "start",
+    }
+    assert all(held.startswith("suspended") for _, held in found.values())
+    assert (told["order"], len(told["notes"])) == ([], 1)
 
 
 def test_plan_without_a_manifest_is_the_agents_own(untouched: Agent) -> None:
