@@ -19,6 +19,8 @@ class ConditionType(StrEnum):
     MANIFEST_VALID = "ManifestValid"
     MANIFEST_KEPT = "ManifestKept"
     SUSPENDED = "Suspended"
+    MODELS_SUSPENDED = "ModelsSuspended"
+    CONFIRMATION_NEEDED = "ConfirmationNeeded"
     DRAINING = "Draining"
     PROCESSES_CLEAR = "ProcessesClear"
     DEVICES_KNOWN = "DevicesKnown"
@@ -33,6 +35,8 @@ ABNORMAL_IF_TRUE = frozenset(
         ConditionType.STALLED,
         ConditionType.DEGRADED,
         ConditionType.SUSPENDED,
+        ConditionType.MODELS_SUSPENDED,
+        ConditionType.CONFIRMATION_NEEDED,
         ConditionType.DRAINING,
     }
 )
@@ -73,6 +77,8 @@ class Reason(StrEnum):
     NOTHING_GOOD_YET = "NothingGoodYet"
     # of the node
     MANIFEST = "Manifest"
+    COMMAND = "Command"
+    STOP_LIMIT = "StopLimit"
     ENDING = "Ending"
     LEFT_ALONE = "LeftAlone"
     TOLD = "Told"

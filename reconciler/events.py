@@ -34,6 +34,7 @@ class EventKind(StrEnum):
     AGENT_ENDING = "AgentEnding"
     MANIFEST_TAKEN = "ManifestTaken"
     MANIFEST_REFUSED = "ManifestRefused"
+    REVISION_WAITS = "RevisionWaits"
     SOURCE_UNREADABLE = "SourceUnreadable"
     MODEL_STATE_CHANGED = "ModelStateChanged"
     MODEL_WAIT_CHANGED = "ModelWaitChanged"
@@ -69,6 +70,7 @@ class EventKind(StrEnum):
     GPUS_CHANGED = "GpusChanged"
     TICK_FAILED = "TickFailed"
     COMMAND_RECEIVED = "CommandReceived"
+    SUSPENSION_ENDED = "SuspensionEnded"
     FAILURE_FORGIVEN = "FailureForgiven"
 
 

@@ -10,6 +10,7 @@ from reconciler.manifest.policy import STRICT, Permissions
 from reconciler.plan.ending import OnExit
 from reconciler.plan.gpu_mode import GpuMode
 from reconciler.plan.ids import NodeName
+from reconciler.plan.stop_limit import DEFAULT_STOP_LIMIT, StopLimit
 from reconciler.source.git_access import PUBLIC, GitAccess
 from reconciler.source.kubernetes_access import NO_CLUSTER, KubernetesAccess
 from reconciler.status import Supervision
@@ -50,6 +51,7 @@ class Settings:
     model with `max_in_flight`. `heartbeat_seconds`: without a byte in a stream until a comment.
     `gpu_mode`: whether the GPUs that are seen are the node's, or a device plugin gave them.
     `permissions`: what manifests may ask of engines beyond the usual.
+    `stop_limit`: of models that one revision may stop unasked, where the manifest writes none.
     `on_exit`: what becomes of backends when the agent is told to end. `supervision`: what the
     supervisor said of itself; None: there is none.
     `rename_node`: the old name that the data folder remembers and that may be given up (R2).
@@ -76,6 +78,7 @@ class Settings:
     git_webhook_secret_file: Path | None = None
     kubernetes: KubernetesAccess = NO_CLUSTER
     max_parallel_loads: int = 2
+    stop_limit: StopLimit = DEFAULT_STOP_LIMIT
     ports: range = range(18000, 19000)
     log_max_bytes: int = 50 * 1024 * 1024
     max_body_bytes: int = 64 * 1024 * 1024

@@ -26,6 +26,8 @@ COMMANDS = {
     "gpus": "Show this machine's GPUs, and what uses them.",
     "logs": "Print what a model's backend printed.",
     "events": "Show what happened on a node, and why.",
+    "suspend": "Let a node or a model be as it is.",
+    "resume": "Let it follow the manifest again.",
     "reconcile": "Make an agent look again now; retry failures.",
     "doctor": "Check this machine; explain what is amiss.",
     "hub": "Push models to the hub; pull, list, verify, remove.",

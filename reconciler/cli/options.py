@@ -11,6 +11,7 @@ from reconciler.errors import Rejected
 from reconciler.hub.endpoint import bucket_and_base
 from reconciler.node.hub import STORE_VARIABLES
 from reconciler.plan.gpu_mode import GpuMode
+from reconciler.plan.stop_limit import StopLimit, stop_limit_of
 from reconciler.settings import HubSettings
 
 EPHEMERAL = range(32768, 61000)
@@ -55,6 +56,17 @@ GpuModeOrAgents = Annotated[
         help="As `run` would get it. [default: the agent's, else node]",
     ),
 ]
+
+
+def stop_limit_of_option(given: str) -> StopLimit:
+    """Raises BadParameter."""
+    limit = stop_limit_of(given.strip())
+    if limit is None:
+        raise typer.BadParameter(
+            f"must be a share such as 50%, a number such as 3, or none, not {given!r}",
+            param_hint="--stop-limit",
+        )
+    return limit
 
 
 def data_dir(given: Path | None) -> Path:

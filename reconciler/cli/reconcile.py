@@ -11,6 +11,7 @@ from reconciler.cli.completion import complete_model
 from reconciler.cli.exits import ExitCode
 from reconciler.cli.options import DataDir, ServerOption, data_dir
 from reconciler.cli.output import Output, OutputOption, print_json, remark
+from reconciler.cli.suspend import who
 from reconciler.errors import Rejected
 
 _PATH = "/api/management/reconcile"
@@ -30,6 +31,18 @@ def reconcile(
             metavar="MODEL", help="Only this model. [default: all]", autocompletion=complete_model
         ),
     ] = None,
+    confirm: Annotated[
+        str | None,
+        typer.Option(
+            metavar="REVISION",
+            help="Let this revision, which waits, stop the models that it stops: all of it, or its "
+            "first seven characters or more.",
+        ),
+    ] = None,
+    now: Annotated[
+        bool,
+        typer.Option("--now", help="Do what waits for a maintenance window now, until one opens."),
+    ] = False,
     wait: Annotated[
         bool, typer.Option("--wait", help="Until every model serves, or has failed.")
     ] = False,
@@ -42,12 +55,16 @@ def reconcile(
 ) -> int:
     """Make an agent read its manifest and look at everything now.
 
+    A revision that would stop too many models waits for --confirm; what would stop one that serves
+    outside of a maintenance window waits for --now or the window.
     What failed for good waits for a change, or for --retry. Only on the agent's own node.
 
     Exit 0: done; with --wait: and every model serves or is disabled. 1: not so.
     """
     agent = find_agent(server, data_dir(data))
-    body = {"retry": retry} | ({"model": model} if model is not None else {})
+    body: Json = {"retry": retry} | ({"model": model} if model is not None else {})
+    if confirm is not None or now:
+        body |= {"confirm": confirm, "now": now, "by": who()}
     answer = agent.post(_PATH, body)
     if output is Output.TEXT:
         typer.echo(_said(answer, retry=retry))
@@ -66,7 +83,7 @@ def reconcile(
 
 
 def _said(answer: Json, *, retry: bool) -> str:
-    said = f"{answer['node']} looks again"
+    said = "; ".join([*answer.get("said", ()), f"{answer['node']} looks again"])
     if not retry:
         return said
     retried = ", ".join(answer["retried"])

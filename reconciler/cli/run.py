@@ -29,6 +29,7 @@ from reconciler.cli.options import (
     hub_settings,
     listen_address,
     port_range,
+    stop_limit_of_option,
 )
 from reconciler.cli.supervise import SupervisorLine, become_supervisor
 from reconciler.plan.ending import OnExit
@@ -140,6 +141,15 @@ def run(
         int,
         typer.Option(envvar="XGEN_MAX_PARALLEL_LOADS", min=1, help="Backends that load at a time."),
     ] = 2,
+    stop_limit: Annotated[
+        str,
+        typer.Option(
+            envvar="XGEN_STOP_LIMIT",
+            metavar="LIMIT",
+            help="How many running models one revision may stop unconfirmed: a share (where "
+            "four or more run), a number, or none.",
+        ),
+    ] = "50%",
     ports: Annotated[
         str, typer.Option(envvar="XGEN_PORTS", help="Ports for backends, on 127.0.0.1.")
     ] = "18000-18999",
@@ -245,6 +255,7 @@ def run(
         git_webhook_secret_file=git_webhook_secret_file,
         kubernetes=kubernetes_access(manifest, kubeconfig, kube_context),
         max_parallel_loads=max_parallel_loads,
+        stop_limit=stop_limit_of_option(stop_limit),
         ports=port_range(ports),
         log_max_bytes=log_max_mib * 1024 * 1024,
         max_body_bytes=max_body_mib * 1024 * 1024,

@@ -25,12 +25,6 @@ class Fact:
 
 
 DRAINING = Fact(ConditionType.DRAINING, True, Reason.ENDING, "the agent ends; new work is refused")
-SUSPENDED = Fact(
-    ConditionType.SUSPENDED,
-    True,
-    Reason.MANIFEST,
-    "suspend: true; nothing is started or stopped",
-)
 
 
 def faulty(error: Exception) -> tuple[Fact, ...]:
@@ -109,6 +103,9 @@ def source_facts(now: Understanding) -> Iterable[Fact]:
         kept = f"; counted as they were: {', '.join(now.kept)}" if now.kept else ""
         said = "; ".join(str(problem) for problem in errors) + kept
         yield Fact(ConditionType.MANIFEST_VALID, False, Reason.INVALID, said)
+    elif now.desired is not None and now.waiting is not None:
+        said = "valid; the revision before it stays in force until this one is confirmed"
+        yield Fact(ConditionType.MANIFEST_VALID, True, Reason.WAITING, said)
     elif now.desired is not None and now.whole:
         warnings = "; ".join(str(problem) for problem in now.problems)
         said = warnings or "taken up whole"

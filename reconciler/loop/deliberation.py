@@ -18,6 +18,7 @@ from reconciler.loop.reverts import Reverts
 from reconciler.loop.surging import Surges
 from reconciler.plan.actions import Plan
 from reconciler.plan.desired import Desired
+from reconciler.plan.maintenance import Maintenance
 from reconciler.plan.observed import Observed
 from reconciler.plan.planner import plan
 
@@ -36,10 +37,14 @@ class Settled:
     at_rest: bool
 
 
+def _at_any_time(desired: Desired | None, now: float) -> None:
+    del desired, now
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deliberation:
     """Its parts are kept by one owner, who calls one method at a time. `families`: of what lives,
-    as of now."""
+    as of now. `maintenance`: of the windows at a moment; None: what serves may be stopped."""
 
     observer: Observer
     fallbacks: Fallbacks
@@ -49,6 +54,7 @@ class Deliberation:
     surges: Surges
     families: Callable[[], Families]
     max_parallel_loads: int
+    maintenance: Callable[[Desired | None, float], Maintenance | None] = _at_any_time
 
     def copy(self) -> "Deliberation":
         """Of all but the observer, for somebody else, who learns for itself."""
@@ -84,6 +90,7 @@ class Deliberation:
             misplaced=gpus.misplaced,
             max_parallel_loads=self.max_parallel_loads,
             engines_known=self.observer.engines_known,
+            maintenance=self.maintenance(gpus.desired, now),
         )
         return there, plan(gpus.desired, there, now)
 

@@ -1,6 +1,6 @@
 """Of which models the hub is asked something, by what was seen of them (PURE)."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from reconciler.apply.comparisons import Doubt
 from reconciler.apply.pushes import Watched
@@ -49,14 +49,14 @@ def doubts(seen: Seen, looks: Looks, books: Books) -> Mapping[ModelName, Doubt]:
 
 
 def watched(
-    looks: Looks, doubted: Collection[ModelName], *, suspend: bool
+    looks: Looks, doubted: Collection[ModelName], *, suspended: Callable[[ModelName], bool]
 ) -> Mapping[ModelName, Watched]:
     """What the hub may hold a newer push of. What is suspended is told of it, and no more."""
     return {
         name: Watched(
             spec=look.desired.spec,
             digest=look.files.digest,
-            refresh=Refresh.NEVER if suspend else look.desired.refresh,
+            refresh=Refresh.NEVER if suspended(name) else look.desired.refresh,
             limit_seconds=look.desired.timeouts.download,
             gives_way=not look.desired.keep_last_good,
         )

@@ -11,6 +11,7 @@ from reconciler.backend.offer import HubSays
 from reconciler.loop.books import Books
 from reconciler.loop.hub_subjects import damaged, doubts, unfetched, watched, without_backend
 from reconciler.loop.observation import Looks, Seen
+from reconciler.plan.desired import Desired
 from reconciler.plan.ids import ModelName
 
 
@@ -30,15 +31,22 @@ class Inquiries:
         return self.pushes.noticed
 
     def watch(
-        self, looks: Looks, wanted: Looks, seen: Seen, books: Books, *, suspend: bool
+        self,
+        looks: Looks,
+        wanted: Looks,
+        seen: Seen,
+        books: Books,
+        *,
+        desired: Desired | None,
     ) -> None:
         """`wanted`: the looks at what the manifest has, where something else is to run."""
+        suspended = desired.suspends if desired is not None else lambda _: False
         doubted = doubts(seen, wanted, books)
         self.comparisons.doubt(doubted)
         self.mendings.watch(damaged(wanted, books))
         self.hints.watch(without_backend(looks))
         self.offers.watch(unfetched(looks))
-        self.pushes.watch(watched(wanted, doubted, suspend=suspend))
+        self.pushes.watch(watched(wanted, doubted, suspended=suspended))
 
     async def close(self) -> None:
         await self.comparisons.close()

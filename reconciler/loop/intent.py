@@ -8,11 +8,13 @@ import structlog
 
 from reconciler.errors import Transient
 from reconciler.events import EventKind, Journal, Level
+from reconciler.loop.rails import Rails, Runs, overlaid, waiting_for
 from reconciler.manifest.problem import Problem
 from reconciler.manifest.resolve import FileInput, Parses, Resolution, resolve
 from reconciler.manifest.select import select
-from reconciler.plan.desired import Desired
+from reconciler.plan.desired import Desired, WaitingRevision
 from reconciler.plan.ids import NodeName
+from reconciler.plan.suspension import Suspension
 from reconciler.source.last_good import LastGood
 from reconciler.source.snapshot import Snapshot
 from reconciler.status import JUST_STARTED, Revision
@@ -43,6 +45,11 @@ class Understanding:
     not_kept: str | None = None
 
     @property
+    def waiting(self) -> WaitingRevision | None:
+        """The newest revision, where it waits for a confirmation."""
+        return self.desired.waiting if self.desired is not None else None
+
+    @property
     def unknown_because(self) -> str | None:
         """Why nobody can say which models there are, with the node as subject; None: one can."""
         if self.desired is not None:
@@ -62,14 +69,18 @@ class Intent:
         last_good: LastGood,
         wake: Callable[[], None],
         journal: Journal,
+        rails: Rails,
     ) -> None:
         self._node = node
+        self._rails = rails
         self._journal = journal
         self._last_good = last_good
         self._wake = wake
         self._newest: Snapshot | None = None
         self._seen: Snapshot | None = None
         self._in_force: Mapping[str, bytes] = {}
+        self._written: Desired | None = None
+        self._laid_over: tuple[Suspension, ...] = ()
         self._parses: Parses = {}
         self._notices: tuple[str, ...] = ()
         self._applied: str | None = None
@@ -101,24 +112,44 @@ class Intent:
         self._notices = notices
         self._wake()
 
-    async def refresh(self) -> Understanding:
-        """Take up the newest snapshot, if there is a new one. Parsing runs in a thread."""
+    async def refresh(self, runs: Callable[[], Runs] = Runs) -> Understanding:
+        """Take up the newest snapshot, if there is a new one, and what commands suspend. Parsing
+        runs in a thread. `runs`: which models a revision may stop."""
+        await self._take_up(runs)
+        if self._rails.suspensions != self._laid_over:
+            self._lay_over()
+        return self._understanding
+
+    def _lay_over(self) -> None:
+        self._laid_over = self._rails.suspensions
+        if self._written is not None:
+            desired = overlaid(self._written, self._laid_over)
+            self._understanding = replace(self._understanding, desired=desired)
+
+    async def _take_up(self, runs: Callable[[], Runs]) -> None:
         snapshot = self._newest
-        if snapshot is None or snapshot is self._seen:
+        waiting = self._understanding.waiting
+        released = waiting is not None and self._rails.confirmed == waiting.revision
+        if snapshot is None or (snapshot is self._seen and not released):
             if self._unsaved:
                 self._understanding = replace(self._understanding, not_kept=await self._save())
             if self._notices != self._understanding.notices:
                 self._understanding = replace(self._understanding, notices=self._notices)
-            return self._understanding
+            return
         self._seen = snapshot
-        resolution, desired = await asyncio.to_thread(self._interpret, snapshot)
+        resolution, desired = await asyncio.to_thread(self._interpret, snapshot, runs())
+        waiting = desired.waiting if desired is not None else None
         applied = self._understanding.revision.applied
-        if resolution.whole:
+        if resolution.whole and waiting is None:
             applied = snapshot.revision
         self._parses = resolution.parses
+        in_force = resolution.in_force if waiting is None else self._in_force
+        if waiting is not None:
+            await self._rails.wait(waiting)
         kept = (self._in_force, self._applied)
-        if (resolution.in_force, applied) != kept or self._understanding.not_kept is not None:
-            self._in_force, self._applied, self._unsaved = resolution.in_force, applied, True
+        if (in_force, applied) != kept or self._understanding.not_kept is not None:
+            self._in_force, self._applied, self._unsaved = in_force, applied, True
+        self._written, self._laid_over = desired, ()
         self._understanding = Understanding(
             desired=desired,
             revision=Revision(applied=applied, attempted=snapshot.revision or None),
@@ -126,12 +157,13 @@ class Intent:
             source_error=snapshot.error,
             problems=resolution.problems,
             kept=resolution.kept,
-            whole=resolution.whole,
+            whole=resolution.whole and waiting is None,
             notices=self._notices,
             not_kept=await self._save() if self._unsaved else self._understanding.not_kept,
         )
+        if waiting is None and desired is not None:
+            await self._rails.take_up()
         self._say(snapshot)
-        return self._understanding
 
     async def _save(self) -> str | None:
         """Keep what is in force on disk; why it is not. It is tried again until it is."""
@@ -144,7 +176,7 @@ class Intent:
         self._unsaved = False
         return None
 
-    def _interpret(self, snapshot: Snapshot) -> tuple[Resolution, Desired | None]:
+    def _interpret(self, snapshot: Snapshot, runs: Runs) -> tuple[Resolution, Desired | None]:
         files = (
             None
             if snapshot.error is not None
@@ -156,10 +188,33 @@ class Intent:
         resolution = resolve(files, self._in_force, parses=self._parses)
         if resolution.manifest is None:
             return resolution, None
-        return resolution, select(resolution.manifest, node=self._node, revision=snapshot.revision)
+        desired = select(resolution.manifest, node=self._node, revision=snapshot.revision)
+        if resolution.in_force == self._in_force:
+            return resolution, desired
+        before = self._before(resolution.parses)
+        waiting = self._rails.judge(desired, before, runs)
+        if waiting is not None:
+            desired = waiting_for(before, desired, waiting)
+        return resolution, desired
+
+    def _before(self, parses: Parses) -> Desired | None:
+        """What is in force as yet; None: nothing is known to be."""
+        manifest = resolve(None, self._in_force, parses=parses).manifest
+        if manifest is None:
+            return None
+        return select(manifest, node=self._node, revision=self._applied or "")
 
     def _say(self, snapshot: Snapshot) -> None:
         now = self._understanding
+        if now.waiting is not None:
+            self._journal.record(
+                EventKind.REVISION_WAITS,
+                now.waiting.reason,
+                level=Level.WARNING,
+                revision=now.waiting.revision,
+                stops=len(now.waiting.stops),
+                running=now.waiting.running,
+            )
         if now.whole:
             models = len(now.desired.models) if now.desired else 0
             self._journal.record(

@@ -11,6 +11,7 @@ from reconciler.loop.offered import Offered
 from reconciler.plan.desired import DesiredModel
 from reconciler.plan.gpu_claims import Claim
 from reconciler.plan.ids import FilesDigest, Instance, ModelName, Nonce
+from reconciler.plan.maintenance import Maintenance
 from reconciler.plan.memory import Pool
 from reconciler.plan.observed import (
     Failure,
@@ -129,6 +130,7 @@ def observed(
     misplaced: Mapping[Nonce, str],
     max_parallel_loads: int,
     engines_known: bool = True,
+    maintenance: Maintenance | None = None,
 ) -> Observed:
     """Everything that the planner may know. `misplaced`: see `Gpus`."""
     judged = _Judged(held=memory.held if memory is not None else {}, misplaced=misplaced)
@@ -141,6 +143,7 @@ def observed(
         leftovers=seen.leftovers,
         max_parallel_loads=max_parallel_loads,
         rooms=memory.rooms if memory is not None else {},
+        maintenance=maintenance,
     )
 
 

@@ -12,7 +12,6 @@ from reconciler.loop.chronicle import Chronicle
 from reconciler.loop.clock import Clock
 from reconciler.loop.conditions import (
     DRAINING,
-    SUSPENDED,
     Fact,
     devices_known,
     engines_usable,
@@ -26,6 +25,7 @@ from reconciler.loop.conditions import (
 )
 from reconciler.loop.engine_report import engines_of
 from reconciler.loop.intent import Understanding
+from reconciler.loop.rail_conditions import rail_facts
 from reconciler.loop.report import ModelFacts, devices_of, model_status, settled
 from reconciler.loop.standing import Summary, Wish, model_facts, node_facts
 from reconciler.plan.actions import Outlook
@@ -36,6 +36,9 @@ from reconciler.pulse import Pulse
 from reconciler.status import ModelStatus, Status
 
 _log = structlog.get_logger("xgen.loop")
+
+_OF_RAILS = ("suspended", "revision ")
+"""How waits begin that have a condition of their own."""
 
 
 class Publisher:
@@ -86,7 +89,7 @@ class Publisher:
         shown = [outlook for outlook in outlooks if facts[outlook.model].known]
         self._check_steps(shown)
         desired = understanding.desired
-        suspended = desired is not None and desired.suspend
+        suspends = desired.suspends if desired is not None else _no_model
         inventory = self._inventory()
         engines = engines_of(inventory)
         models = sorted(
@@ -98,19 +101,23 @@ class Publisher:
         )
         revision = understanding.revision.attempted or understanding.revision.applied
         models = [
-            self._with_conditions(model, _wish(facts[model.name], suspended=suspended), revision)
+            self._with_conditions(
+                model, _wish(facts[model.name], suspended=suspends(model.name)), revision
+            )
             for model in models
         ]
         summary = Summary(
             understanding=understanding,
             models=models,
-            waits=[wait for wait in waits if not wait.startswith("suspended")],
-            suspended=suspended,
+            waits=[wait for wait in waits if not wait.startswith(_OF_RAILS)],
+            suspended=desired is not None and desired.suspend,
             ending=self._status.draining,
         )
-        conditions = [*node_facts(summary), *source_facts(understanding)]
-        if suspended:
-            conditions.append(SUSPENDED)
+        conditions = [
+            *node_facts(summary),
+            *source_facts(understanding),
+            *rail_facts(understanding),
+        ]
         if doubts:
             conditions.append(left_alone(doubts))
         if history:
@@ -124,7 +131,7 @@ class Publisher:
         if self._status.draining:
             conditions.append(DRAINING)
         ready = desired is not None and all(
-            settled(model, facts[model.name], suspended=suspended) for model in models
+            desired.suspends(model.name) or settled(model, facts[model.name]) for model in models
         )
         self._put(
             replace(
@@ -198,6 +205,11 @@ class Publisher:
             except Bug:
                 _log.exception("illegal step between states", model=outlook.model)
             self._states[outlook.model] = outlook.state
+
+
+def _no_model(model: ModelName) -> bool:
+    del model
+    return False
 
 
 def _wish(facts: ModelFacts, *, suspended: bool) -> Wish:

@@ -30,6 +30,7 @@ from reconciler.loop.observation import Looks, Seen
 from reconciler.loop.pace import Rests, give_way
 from reconciler.loop.pardons import Pardons
 from reconciler.loop.publisher import Publisher
+from reconciler.loop.rails import Rails, runs_of
 from reconciler.loop.report import ModelFacts, planned
 from reconciler.loop.reverts import note_good, want
 from reconciler.loop.revisions import Revisions
@@ -72,6 +73,7 @@ class Reconciler:
         revisions: Revisions,
         metrics: Metrics,
         show_plan: Callable[[Planned], None],
+        rails: Rails,
         wakeup: asyncio.Event,
     ) -> None:
         self._intent = intent
@@ -94,6 +96,8 @@ class Reconciler:
         self._revisions = revisions
         self._metrics = metrics
         self._show_plan = show_plan
+        self._rails = rails
+        self._runs = lambda: runs_of(backends.live(), deliberation.books)
         self._wakeup = wakeup
         self._ending = False
         self._leaves = False
@@ -170,7 +174,9 @@ class Reconciler:
             return await self._tick()
 
     async def _tick(self) -> float | None:
-        understanding = await self._intent.refresh()
+        understanding = await self._intent.refresh(self._runs)
+        if await self._rails.turn(understanding, self._clock.monotonic()):
+            understanding = await self._intent.refresh(self._runs)
         desired = understanding.desired
         bind_contextvars(revision=understanding.revision.applied)
         now = self._clock.monotonic()
@@ -199,6 +205,7 @@ class Reconciler:
             memory=memory,
             epoch=self._clock.wall(0.0),
             ending=self._ending,
+            maintenance=self._rails.maintenance(desired, now),
         )
         if self._standstill is not None and scene.is_as(self._standstill.scene):
             made = self._standstill.made
@@ -206,7 +213,8 @@ class Reconciler:
             made = await self._move(scene, now)
         self._show(made, understanding, now)
         self._count(made, understanding, now)
-        return made.next_at
+        times = (made.next_at, self._rails.next_at(now))
+        return min((each for each in times if each is not None), default=None)
 
     async def _move(self, scene: Scene, now: float) -> Plan:
         """Plan, begin what is planned, and report it."""
@@ -214,9 +222,8 @@ class Reconciler:
         self._standstill = None
         if desired is not None:
             await self._remember(scene)
-        suspend = desired is not None and desired.suspend
         wanted = self._reverts.as_wanted(looks)
-        self._inquiries.watch(looks, wanted, seen, self._books, suspend=suspend)
+        self._inquiries.watch(looks, wanted, seen, self._books, desired=desired)
         there, made = self._deliberation.plan(scene.gpus, looks, seen, scene.memory, now)
         made = self._reverts.shown(made, now)
         if scene.ending:
@@ -230,7 +237,8 @@ class Reconciler:
         if self._deliberation.surges.note(made.staying):
             self._wakeup.set()
         written = await self._revisions.see(self._publisher.status, scene.understanding)
-        if written and not self._archive.unsaved and not self._gpus.problems:
+        unsaved = self._archive.unsaved or self._gpus.problems or self._rails.problems
+        if written and not unsaved:
             self._standstill = standstill(scene, there, made)
         return made
 
@@ -345,6 +353,7 @@ class Reconciler:
                 *self._archive.problems,
                 *self._gpus.problems,
                 *self._revisions.problems,
+                *self._rails.problems,
                 *scene.unkept,
             ),
         )

@@ -249,8 +249,8 @@ def _held(made: Plan, wanted: Desired) -> Mapping[ModelName, str]:
     held: dict[ModelName, str] = {}
     for action in made.held:
         outlook = said.get(action.model)
-        by = wanted.suspended_models.get(action.model) or wanted.node_suspension
-        if by is not None or wanted.suspend:
+        by = wanted.suspension_of(action.model)
+        if wanted.suspends(action.model):
             held[action.model] = f"suspended {by.said}" if by is not None else "suspended"
         elif outlook is not None and outlook.target is not None:
             held[action.model] = outlook.target.reason

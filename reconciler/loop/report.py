@@ -176,13 +176,10 @@ def planned(
     )
 
 
-def settled(model: ModelStatus, facts: ModelFacts, *, suspended: bool) -> bool:
+def settled(model: ModelStatus, facts: ModelFacts) -> bool:
     """Whether this model keeps `/readyz` waiting no more (design §9)."""
-    return (
-        suspended
-        or model.state in (State.LOADED, State.BLOCKED, State.DISABLED)
-        or facts.failures_in_a_row >= 3
-    )
+    at_rest = model.state in (State.LOADED, State.BLOCKED, State.DISABLED)
+    return at_rest or facts.failures_in_a_row >= 3
 
 
 def _reason(outlook: Outlook, view: BackendView | None) -> str:

@@ -166,7 +166,11 @@ class Reverts:
         """Why it is not as the manifest has it; None: it is, or its last good spec does not come
         back either."""
         reversion = self._last.reversions.get(now.model)
-        return reversion.told(now, suspended=self._suspended) if reversion is not None else None
+        return (
+            reversion.told(now, suspended=self._suspends(now.model))
+            if reversion is not None
+            else None
+        )
 
     def failure(self, model: ModelName, books: Books) -> Failure | None:
         """The one that counts: of what is wanted, whatever became of the last good one."""
@@ -199,7 +203,7 @@ class Reverts:
         if not reversions:
             return made
         outlook = tuple(
-            _shown(each, reversions[each.model], suspended=self._suspended)
+            _shown(each, reversions[each.model], suspended=self._suspends(each.model))
             if each.model in reversions
             else each
             for each in made.outlook
@@ -210,9 +214,8 @@ class Reverts:
             times.append(made.next_at)
         return replace(made, outlook=outlook, next_at=min(times, default=None))
 
-    @property
-    def _suspended(self) -> bool:
-        return self._last.given is not None and self._last.given.suspend
+    def _suspends(self, model: ModelName) -> bool:
+        return self._last.given is not None and self._last.given.suspends(model)
 
     def _reversion(
         self, model: DesiredModel, seen: Seen, books: Books, now: float

@@ -96,6 +96,9 @@ def judged(attempt: Attempt, status: Status, now: Understanding, moment: str) ->
         return attempt
     if ready.status == "True":
         return _settled(attempt, Outcome.APPLIED, ready.message, moment)
+    if now.waiting is not None:
+        said = now.waiting.reason
+        return replace(attempt, outcome=Outcome.WAITING, reason=said, settled_at=None, seconds=None)
     if not now.whole:
         problems = [str(each) for each in now.problems if each.is_error]
         said = f"{len(problems)} error{'' if len(problems) == 1 else 's'}"

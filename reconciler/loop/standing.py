@@ -165,7 +165,9 @@ def _against(now: Summary) -> Iterable[tuple[Reason, str]]:
         yield Reason.NOT_READ_YET, "the manifest was not read yet"
     elif know.desired is None:
         yield Reason.NOTHING_GOOD_YET, "no valid manifest was read yet"
-    if know.location and know.source_error is None and not know.whole:
+    if know.waiting is not None:
+        yield Reason.STOP_LIMIT, know.waiting.reason
+    elif know.location and know.source_error is None and not know.whole:
         yield Reason.INVALID, "the newest manifest was not taken up whole"
     amiss = {model.name: _of(model, ConditionType.READY) for model in now.models}
     stalled = [each for each in now.models if _is(each, ConditionType.STALLED)]
@@ -207,6 +209,8 @@ def _reconciling(now: Summary) -> Fact:
 
 def _stalled(now: Summary) -> Fact:
     know = now.understanding
+    if know.waiting is not None:
+        return Fact(ConditionType.STALLED, True, Reason.STOP_LIMIT, know.waiting.reason)
     if know.location and know.source_error is None and not know.whole:
         said = "the newest manifest has errors: ManifestValid has them"
         return Fact(ConditionType.STALLED, True, Reason.INVALID, said)

@@ -14,6 +14,7 @@ from reconciler.loop.memory import Memory
 from reconciler.loop.observation import Looks, Seen
 from reconciler.plan.actions import Plan
 from reconciler.plan.ids import ModelName
+from reconciler.plan.maintenance import Maintenance
 from reconciler.plan.observed import Observed, ObservedModel, ProcessPhase
 
 
@@ -37,6 +38,7 @@ class Scene:
     memory: Memory | None
     epoch: str
     ending: bool
+    maintenance: Maintenance | None = None
 
     def is_as(self, before: "Scene") -> bool:
         """What is compared by identity is the very same value while nothing in it changes."""
@@ -46,6 +48,7 @@ class Scene:
             and self.gpus is before.gpus
             and self.memory is before.memory
             and self.seen == before.seen
+            and self.maintenance == before.maintenance
             and (self.doubts, self.unkept) == (before.doubts, before.unkept)
             and (self.over_budget, self.noticed, self.epoch, self.ending)
             == (before.over_budget, before.noticed, before.epoch, before.ending)
@@ -65,7 +68,9 @@ def standstill(scene: Scene, there: Observed, made: Plan) -> Standstill | None:
     if made.actions or made.next_at is not None or scene.seen.in_flight:
         return None
     desired = scene.understanding.desired
-    if desired is not None and desired.suspend and any(map(_has_a_deadline, there.models.values())):
+    if desired is not None and any(
+        desired.suspends(name) and _has_a_deadline(model) for name, model in there.models.items()
+    ):
         return None
     return Standstill(scene=scene, made=made)
 

@@ -35,6 +35,7 @@ from reconciler.manifest.fields import (
     Source,
     is_list,
 )
+from reconciler.manifest.rail_fields import NodeSettings, RevisionText, StopLimitText, Windows
 
 API_GROUP = "xgen.io"
 API_VERSION = "xgen.io/v1alpha1"
@@ -170,6 +171,10 @@ class Model(_Strict):
     enabled: StrictBool = Field(
         default=True,
         description="false: the model is stopped, its files stay; requests get 503 model_disabled.",
+    )
+    suspend: StrictBool = Field(
+        default=False,
+        description="This model is neither started, stopped nor restarted; what serves goes on.",
     )
     aliases: tuple[Alias, ...] = Field(
         default=(),
@@ -310,21 +315,6 @@ class Defaults(_Strict):
     )
 
 
-class NodeSettings(_Strict):
-    """Settings of one node."""
-
-    suspend: StrictBool = Field(
-        default=False,
-        description="This node observes and reports; it starts, stops and restarts nothing.",
-    )
-    drain: StrictBool = Field(
-        default=False, description="This node gives its models away; not with `suspend`."
-    )
-    labels: dict[str, str] = Field(
-        default_factory=dict, description="Labels for `node_selector`, besides the node's own."
-    )
-
-
 class Spec(_Strict):
     """What has to run."""
 
@@ -335,6 +325,21 @@ class Spec(_Strict):
     allow_empty: StrictBool = Field(
         default=False,
         description="Zero models in all are meant. Without it an empty manifest changes nothing.",
+    )
+    stop_limit: StopLimitText | None = Field(
+        default=None,
+        description="How many of a node's running models one revision may stop before it waits "
+        "for a confirmation: a share (where four or more run), a number, or none. Left out: the "
+        "node's own limit, 50%.",
+    )
+    confirm_stop: RevisionText | None = Field(
+        default=None,
+        description="The revision that waits for a confirmation, and is meant: one that stops no "
+        "more than that is taken up.",
+    )
+    maintenance_windows: Windows = Field(
+        default=(),
+        description="When what serves may be stopped or restarted for a change. None: at any time.",
     )
     defaults: Defaults = Field(
         default_factory=Defaults, description="Merged key by key into this document's models."

@@ -14,6 +14,7 @@ from reconciler.manifest.explain import explain, nearest
 from reconciler.manifest.flag_places import Places, places_of_defaults, places_of_models
 from reconciler.manifest.model import API_GROUP, API_VERSION, KIND, Document
 from reconciler.manifest.problem import Finding, Problem, dotted, position, shown
+from reconciler.manifest.rail_places import Suspends, suspends
 from reconciler.manifest.rules import rule_findings
 from reconciler.manifest.text import at_start, decoded
 from reconciler.manifest.tree import MappingNode, Node, ScalarNode, locate, plain
@@ -42,6 +43,7 @@ class PlacedDocument:
     model_places: tuple[Place, ...]
     flag_places: tuple[Places, ...]
     default_places: Mapping[str, Places]
+    suspends: Suspends = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +148,7 @@ class _File:
                     model_places=self._model_places(root, document),
                     flag_places=places_of_models(self.name, root),
                     default_places=places_of_defaults(self.name, root),
+                    suspends=suspends(self.name, root, values),
                 )
             )
         wrong = {finding.loc for finding in findings}

@@ -45,7 +45,8 @@ def rule_findings(document: JsonValue) -> Iterator[Finding]:
         where = ("spec", "defaults", "extra_args", family)
         yield from _flag_findings(where, _map(defaults.get(family)), family)
     for node, settings in _map(spec.get("node_settings")).items():
-        if _map(settings).get("drain") is True and _map(settings).get("suspend") is True:
+        drains = _map(settings).get("drain") is True
+        if drains and (_map(settings).get("suspend") is True or spec.get("suspend") is True):
             message = "drain and suspend exclude each other"
             yield Finding(loc=("spec", "node_settings", node), message=message, at_key=True)
     for index, model in enumerate(_list(spec.get("models"))):

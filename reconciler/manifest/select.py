@@ -1,6 +1,6 @@
 """Which models of the manifest are for one node, as the planner's desired state."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 from reconciler.manifest.check_fields import (
@@ -13,6 +13,8 @@ from reconciler.manifest.check_fields import (
 )
 from reconciler.manifest.family import LLAMA
 from reconciler.manifest.model import EnvValue, Model, SecretReference
+from reconciler.manifest.rail_fields import windows_of
+from reconciler.manifest.rail_places import MODEL, NODE
 from reconciler.manifest.union import Manifest, ManifestModel, family_of
 from reconciler.plan.backend_ids import is_for_cpu
 from reconciler.plan.checks import (
@@ -37,6 +39,7 @@ from reconciler.plan.desired import (
 )
 from reconciler.plan.ids import ModelName, NodeName
 from reconciler.plan.spec_hash import spec_hash
+from reconciler.plan.suspension import Suspension
 
 
 def select(manifest: Manifest, *, node: str, revision: str, peers: bool = False) -> Desired:
@@ -54,13 +57,27 @@ def select(manifest: Manifest, *, node: str, revision: str, peers: bool = False)
         else:
             elsewhere.append(Elsewhere(name=ModelName(entry.model.name), reason=reason))
     settings = manifest.node_settings.get(node)
+    own_windows = settings.maintenance_windows if settings is not None else None
+    suspensions = tuple(_suspensions(manifest, node, {model.name for model in here}))
     return Desired(
         node=NodeName(node),
         revision=revision,
         models=tuple(here),
         elsewhere=tuple(elsewhere),
-        suspend=manifest.suspend or (settings is not None and settings.suspend),
+        suspend=any(each.model is None for each in suspensions),
+        suspensions=suspensions,
+        stop_limits=manifest.stop_limits,
+        windows=windows_of(own_windows) if own_windows is not None else manifest.windows,
+        confirms=manifest.confirms,
     )
+
+
+def _suspensions(manifest: Manifest, node: str, here: Collection[str]) -> Iterator[Suspension]:
+    for (kind, name), place in sorted(manifest.suspends.items()):
+        if kind == NODE and name in ("", node):
+            yield Suspension(place=place)
+        elif kind == MODEL and name in here:
+            yield Suspension(model=ModelName(name), place=place)
 
 
 def _reason_elsewhere(model: Model, node: str, peers: bool) -> str | None:

@@ -8,12 +8,16 @@ from pydantic import JsonValue
 from reconciler.manifest.claims import clashes
 from reconciler.manifest.family import LLAMA, backend_family
 from reconciler.manifest.flag_places import Places
-from reconciler.manifest.model import Defaults, Fallback, Model, NodeSettings
+from reconciler.manifest.model import Defaults, Fallback, Model
 from reconciler.manifest.parse import ParsedFile, PlacedDocument
 from reconciler.manifest.policy import canonical
 from reconciler.manifest.problem import Problem
+from reconciler.manifest.rail_fields import NodeSettings, windows_of
+from reconciler.manifest.rail_places import Suspends
 from reconciler.plan.desired import Timeouts
 from reconciler.plan.ids import Place
+from reconciler.plan.maintenance import Window
+from reconciler.plan.stop_limit import StopLimit, stop_limit_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,12 +36,16 @@ class ManifestModel:
 class Manifest:
     """The whole manifest. `models` are sorted by name; names and aliases are unique.
 
-    `suspend` and `allow_empty` are true if any document says so.
+    `allow_empty` is true if any document says so, of `stop_limit` the strictest that is written
+    counts, windows and confirmations are those of all documents. `suspends`: where.
     """
 
     models: tuple[ManifestModel, ...] = ()
-    suspend: bool = False
+    suspends: Suspends = field(default_factory=dict)
     allow_empty: bool = False
+    stop_limits: tuple[StopLimit, ...] = ()
+    confirms: frozenset[str] = frozenset()
+    windows: tuple[Window, ...] = ()
     node_settings: Mapping[str, NodeSettings] = field(default_factory=dict)
 
 
@@ -48,8 +56,15 @@ def union(files: Iterable[ParsedFile]) -> Manifest:
     models = [model for document in placed for model in _models(document)]
     return Manifest(
         models=tuple(sorted(models, key=lambda model: model.model.name)),
-        suspend=any(spec.suspend for spec in specs),
+        suspends={key: at for document in placed for key, at in document.suspends.items()},
         allow_empty=any(spec.allow_empty for spec in specs),
+        stop_limits=tuple(
+            limit
+            for spec in specs
+            if spec.stop_limit is not None and (limit := stop_limit_of(spec.stop_limit)) is not None
+        ),
+        confirms=frozenset(spec.confirm_stop for spec in specs if spec.confirm_stop is not None),
+        windows=tuple(each for spec in specs for each in windows_of(spec.maintenance_windows)),
         node_settings={
             node: settings for spec in specs for node, settings in spec.node_settings.items()
         },

@@ -29,6 +29,7 @@ def words_of(settings: Settings) -> dict[str, object]:
         "allow_engine_arg": sorted(allowed.flags),
         "allow_engine_env": sorted(allowed.variables),
         "allow_file_root": sorted(map(os.fspath, allowed.file_roots)),
+        "stop_limit": str(settings.stop_limit),
         "ports": f"{settings.ports.start}-{settings.ports.stop - 1}",
         "path": settings.environment.get("PATH", ""),
     }

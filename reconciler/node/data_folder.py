@@ -2,6 +2,7 @@
 
 version      "1"
 lock         flock, held while an agent runs
+rails.json   what is suspended by command, and confirmed (`apply/rail_notes`)
 gpus.json    the number of each GPU (`apply/gpu_numbers`)
 node.json    the node's name; another name needs `--rename-node OLD` (R2)
 agent.json   url, pid and settings of the running agent, for commands without `--server`

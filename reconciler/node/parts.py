@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from starlette.types import ASGIApp
@@ -24,6 +24,7 @@ from reconciler.apply.liveness import Liveness, Surroundings
 from reconciler.apply.mendings import Mendings
 from reconciler.apply.model_log import Logs
 from reconciler.apply.pushes import Pushes
+from reconciler.apply.rail_notes import RailFile
 from reconciler.apply.stop import Hurry, Stopper
 from reconciler.backend.offer import HubSays
 from reconciler.cache.beside import gguf_hint
@@ -47,8 +48,10 @@ from reconciler.loop.keeping import Keeping
 from reconciler.loop.launch_drifts import LaunchDrifts
 from reconciler.loop.memory import MemoryWatch
 from reconciler.loop.observer import Observer
+from reconciler.loop.orders import Orders
 from reconciler.loop.pardons import Pardons
 from reconciler.loop.publisher import Publisher
+from reconciler.loop.rails import Rails
 from reconciler.loop.reconciler import Reconciler
 from reconciler.loop.rehearsals import Rehearsals
 from reconciler.loop.reverts import Reverts
@@ -57,6 +60,7 @@ from reconciler.loop.surging import Surges
 from reconciler.loop.troubles import Troubles
 from reconciler.metrics import Metrics
 from reconciler.node.board import Board
+from reconciler.node.bounds import bounds_of
 from reconciler.node.clock import SystemClock
 from reconciler.node.engines import look_at_engines, make_engines
 from reconciler.node.hub import make_store, make_writer
@@ -73,7 +77,6 @@ from reconciler.observe.processes import boot_id
 from reconciler.plan.gpu_mode import GpuMode
 from reconciler.plan.ids import ModelName, NodeName
 from reconciler.proxy.app import create_app
-from reconciler.proxy.bounds import Bounds
 from reconciler.proxy.inflight import Traffic
 from reconciler.proxy.management import Management
 from reconciler.settings import Settings
@@ -125,11 +128,16 @@ async def assembled(
     metrics = Metrics(node=node)
     watch = GpuWatch(survey, clock=clock.monotonic, wake=wakeup.set)
     last_good = LastGood(settings.data_dir / "last-good")
+    rail_file = RailFile(settings.data_dir)
+    orders = Orders(wake=wakeup.set, look_again=lambda: _look_again(source, watch))
+    rails = Rails(rail_file, orders, clock=clock, journal=journal, limit=settings.stop_limit)
+    await asyncio.to_thread(rails.open)
     intent = Intent(
         node=node,
         last_good=last_good,
         wake=wakeup.set,
         journal=journal,
+        rails=rails,
     )
     await intent.open()
     source = make_source(settings, clock, settled=intent.in_force)
@@ -209,7 +217,7 @@ async def assembled(
         histories = Histories(settings.data_dir / "history")
         archive = Archive(histories, boot_id(), lambda: engines.inventory, clock)
         await asyncio.to_thread(archive.open, books)
-        backends.custody.watch(histories, last_good)
+        backends.custody.watch(histories, last_good, rail_file)
         numbers = await asyncio.to_thread(_numbers, settings)
         publisher = Publisher(
             status=board.current(),
@@ -262,6 +270,7 @@ async def assembled(
                 surges=Surges(),
                 families=backends.families,
                 max_parallel_loads=settings.max_parallel_loads,
+                maintenance=rails.maintenance,
             ),
             drifts=LaunchDrifts(engines, settings.environment),
             archive=archive,
@@ -283,6 +292,7 @@ async def assembled(
             revisions=revisions,
             metrics=metrics,
             show_plan=board.show_plan,
+            rails=rails,
             wakeup=wakeup,
         )
         rehearsals = Rehearsals(
@@ -301,6 +311,7 @@ async def assembled(
                 pages=pages,
                 management=Management(
                     commands=commands,
+                    orders=orders,
                     plans=board,
                     rehearsals=rehearsals,
                     logs=Logs(settings.data_dir / "logs", backends.api_keys),
@@ -311,7 +322,7 @@ async def assembled(
                 push_hook=make_push_hook(settings, source),
                 downloads=Downloads(imports, hub=bool(settings.hub.location)),
                 hub=hub_models,
-                bounds=_bounds(settings),
+                bounds=bounds_of(settings),
                 pulse=publisher.pulse,
             ),
             closed=closed,
@@ -382,16 +393,3 @@ async def _backends(
         yield backends
     finally:
         await backends.close()
-
-
-def _bounds(settings: Settings) -> Bounds:
-    """The rest as it is; together, bodies may be as large as one."""
-    usual = Bounds()
-    return replace(
-        usual,
-        body_bytes=settings.max_body_bytes,
-        together_bytes=max(usual.together_bytes, settings.max_body_bytes),
-        queue_length=settings.queue_length,
-        queue_seconds=settings.queue_seconds,
-        heartbeat_seconds=settings.heartbeat_seconds,
-    )

@@ -10,6 +10,9 @@ from reconciler.plan.maintenance import Window
 from reconciler.plan.stop_limit import StopLimit
 from reconciler.plan.suspension import Suspension
 
+_NAMED = 10
+_SHOWN = 12
+
 _Scalar = str | int | float | bool | None
 JsonValue = _Scalar | list["JsonValue"] | dict[str, "JsonValue"]
 
@@ -166,11 +169,18 @@ class WaitingRevision:
 
     @property
     def reason(self) -> str:
-        names = ", ".join(self.stops)
+        more = len(self.stops) - _NAMED
+        names = ", ".join(self.stops[:_NAMED]) + (f" and {more} more" if more > 0 else "")
         return (
-            f"revision {self.revision} waits for confirmation: it would stop {len(self.stops)} of "
-            f"{self.running} running models ({names}), and the stop limit is {self.limit}"
+            f"revision {self.short} waits for confirmation: it would stop {len(self.stops)} of "
+            f"{self.running} running models ({names}), and the stop limit is {self.limit}; "
+            f"`xgen-model reconcile --confirm {self.short}` lets it"
         )
+
+    @property
+    def short(self) -> str:
+        """Enough of the revision to name it by."""
+        return self.revision[:_SHOWN]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,8 +195,8 @@ class Desired:
     """Observe and report; no start, no stop, no restart after a crash."""
     suspensions: tuple[Suspension, ...] = ()
     """Who says so, of the whole node and of single models, of which the same holds then."""
-    stop_limit: StopLimit | None = None
-    """As it is written; None: it is not."""
+    stop_limits: tuple[StopLimit, ...] = ()
+    """As they are written, of which the strictest counts; none: the node's own does."""
     windows: tuple[Window, ...] = ()
     """When what serves may be stopped; none: at any time."""
     confirms: frozenset[str] = frozenset()
@@ -194,11 +204,12 @@ class Desired:
     waiting: WaitingRevision | None = None
     """The newer one that is not in force yet."""
 
-    @property
-    def suspended_models(self) -> Mapping[ModelName, Suspension]:
-        return {each.model: each for each in self.suspensions if each.model is not None}
+    def suspends(self, model: ModelName) -> bool:
+        """Whether nothing is started, stopped or restarted of it."""
+        return self.suspend or any(each.model == model for each in self.suspensions)
 
-    @property
-    def node_suspension(self) -> Suspension | None:
-        """Of the whole node, the first that says so."""
-        return next((each for each in self.suspensions if each.model is None), None)
+    def suspension_of(self, model: ModelName) -> Suspension | None:
+        """Its own, else that of the node."""
+        own = (each for each in self.suspensions if each.model == model)
+        of_node = (each for each in self.suspensions if each.model is None)
+        return next(own, None) or next(of_node, None)

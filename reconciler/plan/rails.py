@@ -43,11 +43,7 @@ def excess(
     """
     wanted = {model.name for model in desired.models if model.enabled}
     stops = tuple(sorted(set(running) - wanted))
-    counts = desired.stop_limit
-    if counts is None:
-        counts = limit
-        if before is not None and before.stop_limit is not None:
-            counts = min(limit, before.stop_limit, key=lambda each: each.at_most(len(running)))
+    counts = limit_of(desired, len(running), limit, before)
     if counts.allows(len(stops), of=len(running)):
         return None
     return WaitingRevision(
@@ -55,11 +51,34 @@ def excess(
     )
 
 
+def limit_of(
+    desired: Desired, running: int, limit: StopLimit, before: Desired | None = None
+) -> StopLimit:
+    """The one that counts, of those that `excess` speaks of."""
+    limits = desired.stop_limits or (limit, *(before.stop_limits if before is not None else ()))
+    return min(limits, key=lambda each: each.at_most(running))
+
+
+def confirmed_by_name(
+    desired: Desired, stops: WaitingRevision, waiting: Iterable[WaitingRevision]
+) -> bool:
+    """Whether the manifest names one that waits (`confirm_stop`) and stops no other models."""
+    return any(
+        each.revision.startswith(name) and set(stops.stops) <= set(each.stops)
+        for each in waiting
+        for name in desired.confirms
+    )
+
+
 def railed(case: Case, step: Step, desired: Desired, maintenance: Maintenance | None) -> Step:
-    """The same step, unless this model is suspended, or what serves would be stopped while no
-    maintenance window is open (`maintenance` None: there are none)."""
-    if desired.suspend or case.name in desired.suspended_models:
+    """The same step, unless this model is suspended, its stop waits for a confirmation, or what
+    serves would be stopped while no maintenance window is open (`maintenance` None: there are
+    none)."""
+    if desired.suspends(case.name):
         return held_back(step, "held back")
+    waiting = desired.waiting
+    if waiting is not None and case.wanted is None and case.name in waiting.stops:
+        return held_back(step, "waits for confirmation")
     if maintenance is None or maintenance.is_open:
         return step
     why = f"waits for the maintenance window that opens {maintenance.opens}"
@@ -99,13 +118,16 @@ def _awaited_stop(case: Case, desired: Desired) -> StopBackend | None:
 
 def told_of(desired: Desired, shown: Outlook) -> Outlook:
     """With who holds this model back."""
-    by = desired.suspended_models.get(shown.model) or desired.node_suspension
-    if by is not None or desired.suspend:
+    by = desired.suspension_of(shown.model)
+    if desired.suspends(shown.model):
         who = f" {by.who}" if by is not None else ""
-        shown = replace(shown, reason=f"suspended{who}: {shown.reason}")
+        target = shown.target
+        if target is not None and by is not None:
+            target = replace(target, reason=f"suspended{who}: {target.reason}")
+        shown = replace(shown, reason=f"suspended{who}: {shown.reason}", target=target)
     waiting = desired.waiting
     if waiting is not None and shown.model in waiting.stops:
-        why = f"revision {waiting.revision}, which waits for confirmation, would stop it"
+        why = f"revision {waiting.short}, which waits for confirmation, would stop it"
         shown = replace(shown, reason=f"{shown.reason}; {why}")
     return shown
 
@@ -113,8 +135,8 @@ def told_of(desired: Desired, shown: Outlook) -> Outlook:
 def notes_of(desired: Desired) -> Iterator[str]:
     """What holds up the node as a whole."""
     if desired.suspend:
-        by = desired.node_suspension
-        who = f" {by.said}" if by is not None else ""
+        by = next((each for each in desired.suspensions if each.model is None), None)
+        who = f" {by.who}" if by is not None else ""
         yield f"suspended{who}: nothing is started or stopped, nor restarted after a crash"
     if desired.waiting is not None:
         yield desired.waiting.reason

@@ -1,5 +1,6 @@
 """How many of a node's running models one revision of the manifest may stop unasked."""
 
+import re
 from dataclasses import dataclass
 
 SMALL_NODE = 4
@@ -33,3 +34,15 @@ class StopLimit:
 
 DEFAULT_STOP_LIMIT = StopLimit(percent=50)
 NO_STOP_LIMIT = StopLimit()
+
+_PERCENT = re.compile(r"(100|[1-9]?[0-9])%")
+_COUNT = re.compile(r"0|[1-9][0-9]{0,5}")
+
+
+def stop_limit_of(text: str) -> StopLimit | None:
+    """As it is written: `50%`, `3` or `none`. None: it is none of them."""
+    if text == "none":
+        return NO_STOP_LIMIT
+    if (found := _PERCENT.fullmatch(text)) is not None:
+        return StopLimit(percent=int(found[1]))
+    return StopLimit(count=int(text)) if _COUNT.fullmatch(text) else None

@@ -23,16 +23,17 @@ class Suspension:
 
     @property
     def who(self) -> str:
-        """For a reason: `by kim@ops (driver update)`, `by the manifest (models.yaml:4:12)`."""
+        """For a reason: `by kim@ops (driver update)`, `by the manifest`; no place, which other
+        lines move."""
         if self.place is not None:
-            return f"by the manifest ({self.place})"
+            return "by the manifest"
         return f"by {self.by} ({self.reason})" if self.reason else f"by {self.by}"
 
     @property
     def said(self) -> str:
         """All of it, as a clause."""
         if self.place is not None:
-            return self.who
+            return f"{self.who} ({self.place})"
         until = f" until {self.until}" if self.until is not None else ""
         why = f": {self.reason}" if self.reason else ""
         return f"by {self.by} since {self.since}{until}{why}"

@@ -29,6 +29,7 @@ from reconciler.proxy.paths import Paths
 from reconciler.proxy.peeking import Peeking
 from reconciler.proxy.push_hook import Pushed, PushHook
 from reconciler.proxy.query import WithoutParameters
+from reconciler.proxy.rails import Resume, Suspend
 from reconciler.proxy.rehearsal import Rehearse
 from reconciler.proxy.spool import Spool
 from reconciler.proxy.storage import HubListing, StoredModels
@@ -180,7 +181,11 @@ def _management(
         ),
         "history": _plain(GET=operators.History(management, routes)),
         "events": _Only(GET=Events(management.journal, routes, streams)),
-        "reconcile": _plain(POST=operators.Reconcile(management.commands, routes)),
+        "suspend": _plain(POST=Suspend(management.orders, routes)),
+        "resume": _plain(POST=Resume(management.orders, routes)),
+        "reconcile": _plain(
+            POST=operators.Reconcile(management.commands, management.orders, routes)
+        ),
     }
     return [Route(f"/api/management/{path}", endpoint) for path, endpoint in ways.items()]
 

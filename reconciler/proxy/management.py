@@ -14,6 +14,7 @@ import msgspec
 from starlette.types import Receive, Scope, Send
 
 from reconciler.attempt import Attempt
+from reconciler.errors import Rejected, Transient
 from reconciler.events import Journal
 from reconciler.plan.ids import ModelName
 from reconciler.proxy import errors, headers, management_view, reply
@@ -40,6 +41,17 @@ class Commands(Protocol):
     ) -> tuple[ModelName, ...]: ...
 
 
+class Orders(Protocol):
+    """Carried out by the loop (R1). What came of it, as a sentence; Rejected or Transient."""
+
+    async def suspend(
+        self, model: ModelName | None, *, by: str, reason: str, until: str | None
+    ) -> str: ...
+    async def resume(self, model: ModelName | None, *, by: str) -> str: ...
+    async def confirm(self, revision: str, *, by: str) -> str: ...
+    async def hurry(self, *, by: str) -> str: ...
+
+
 class PlanReader(Protocol):
     def planned(self) -> Planned | None: ...
 
@@ -61,6 +73,7 @@ class Management:
     `ending`: set when its HTTP side ends."""
 
     commands: Commands
+    orders: Orders
     plans: PlanReader
     rehearsals: Rehearsals
     logs: Logs
@@ -130,13 +143,18 @@ class History:
 class _Ask(msgspec.Struct, forbid_unknown_fields=True):
     retry: bool = False
     model: Annotated[str, msgspec.Meta(max_length=1000)] | None = None
+    confirm: Annotated[str, msgspec.Meta(min_length=7, max_length=200)] | None = None
+    now: bool = False
+    by: Annotated[str, msgspec.Meta(max_length=200)] = ""
 
 
 class Reconcile:
-    """`POST /api/management/reconcile`: look again now; `retry`: lift blocks and backoff (R7)."""
+    """`POST /api/management/reconcile`: look again now; `retry`: lift blocks and backoff (R7).
+    `confirm`: let a revision stop what it stops; `now`: wait for no maintenance window."""
 
-    def __init__(self, commands: Commands, routes: Routes) -> None:
+    def __init__(self, commands: Commands, orders: Orders, routes: Routes) -> None:
         self._commands = commands
+        self._orders = orders
         self._routes = routes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -156,6 +174,9 @@ class Reconcile:
             if isinstance(model, Problem):
                 return model
             name = model.name
+        told = await self._order(ask, ask.by or f"a client at {scope['client'][0]}")
+        if isinstance(told, Problem):
+            return told
         try:
             async with asyncio.timeout(_TAKEN_UP_SECONDS):
                 retried = await self._commands.reconcile(
@@ -163,7 +184,23 @@ class Reconcile:
                 )
         except TimeoutError:
             return errors.loop_is_busy(_TAKEN_UP_SECONDS)
-        return {"api": 1, "node": self._routes.current().status.node, "retried": retried}
+        node = self._routes.current().status.node
+        return {"api": 1, "node": node, "retried": retried, "said": told}
+
+    async def _order(self, ask: _Ask, by: str) -> list[str] | Problem:
+        """What came of the orders that last."""
+        told = []
+        if ask.confirm is not None:
+            confirmed = await said(self._orders.confirm(ask.confirm, by=by))
+            if isinstance(confirmed, Problem):
+                return confirmed
+            told.append(confirmed)
+        if ask.now:
+            hurried = await said(self._orders.hurry(by=by))
+            if isinstance(hurried, Problem):
+                return hurried
+            told.append(hurried)
+        return told
 
     async def _read(self, scope: Scope, receive: Receive) -> _Ask | Problem:
         body = await read_body(receive, scope["headers"], limit_bytes=_BODY_BYTES)
@@ -173,6 +210,24 @@ class Reconcile:
             return msgspec.json.decode(body.strip() or b"{}", type=_Ask)
         except msgspec.DecodeError as exc:
             return errors.bad_body(str(exc))
+
+
+async def said(giving: Awaitable[str]) -> str | Problem:
+    """What came of an order, once it was carried out."""
+    try:
+        async with asyncio.timeout(_TAKEN_UP_SECONDS):
+            return await giving
+    except TimeoutError:
+        return errors.loop_is_busy(_TAKEN_UP_SECONDS)
+    except Rejected as exc:
+        return Problem(status=409, code="cannot_be_done", message=str(exc))
+    except Transient as exc:
+        return Problem(
+            status=503,
+            code="not_on_disk",
+            message=f"nothing was changed: {exc}",
+            headers=(errors.COME_SOON,),
+        )
 
 
 async def answer_command(

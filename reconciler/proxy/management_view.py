@@ -68,6 +68,7 @@ def plan(planned: Planned | None, node: str) -> Json:
         "next_at": planned.next_at if planned else None,
         "waits": planned.waits if planned else (),
         "actions": [_action(each) for each in shown.actions] if shown else [],
+        "held": [_action(each) for each in shown.held] if shown else [],
         "under_way": [_under_way(each) for each in planned.under_way] if planned else [],
         "models": [_outlook(each) for each in shown.outlook] if shown else [],
     }

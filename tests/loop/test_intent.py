@@ -1,9 +1,14 @@
 """The manifest in force is kept on disk, and that is tried until it is."""
 
+import asyncio
 from pathlib import Path
 
+from reconciler.apply.rail_notes import RailFile
 from reconciler.events import Journal
 from reconciler.loop.intent import Intent
+from reconciler.loop.orders import Orders
+from reconciler.loop.rails import Rails
+from reconciler.node.clock import SystemClock
 from reconciler.plan.ids import NodeName
 from reconciler.source.last_good import LastGood
 from reconciler.source.snapshot import Snapshot, SourceFile
@@ -18,11 +23,14 @@ spec: {models: [{name: a, source: gguf/org_a}]}
 
 def intent(folder: Path) -> Intent:
     node = NodeName("n")
+    orders = Orders(wake=lambda: None, look_again=asyncio.Event)
+    clock, journal = SystemClock(), Journal(node=node, now=lambda: "t")
     return Intent(
         node=node,
         last_good=LastGood(folder),
         wake=lambda: None,
-        journal=Journal(node=node, now=lambda: "t"),
+        journal=journal,
+        rails=Rails(RailFile(folder), orders, clock=clock, journal=journal),
     )
 
 

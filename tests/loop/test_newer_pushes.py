@@ -10,7 +10,7 @@ from reconciler.loop.books import Books
 from reconciler.loop.hub_subjects import damaged, doubts, watched
 from reconciler.loop.observation import Look, Seen, observed
 from reconciler.plan.desired import Format, Refresh
-from reconciler.plan.ids import FilesDigest, SpecHash
+from reconciler.plan.ids import FilesDigest, ModelName, SpecHash
 from reconciler.plan.observed import FilesCached, Observed
 from tests.backend.build import model
 from tests.loop.book_entries import WANTED, M, books, exited, failed, view
@@ -24,6 +24,10 @@ FILES = FilesCached(
     verified=True,
     former=WANTED.files_digest,
 )
+
+
+def no_model(model: ModelName) -> bool:
+    return not model
 
 
 def look(files: FilesCached | None = FILES, **changes: Any) -> Look:
@@ -78,14 +82,14 @@ def test_only_what_is_blocked_by_damage_is_looked_at_for_its_end() -> None:
 
 def test_a_models_files_from_the_hub_are_watched() -> None:
     wanted = look(refresh=Refresh.AUTO, keep_last_good=False)
-    (found,) = watched({M: wanted}, (), suspend=False).values()
+    (found,) = watched({M: wanted}, (), suspended=no_model).values()
 
     assert (found.digest, found.refresh) == (FILES.digest, Refresh.AUTO)
     assert found.gives_way
 
 
 def test_a_suspended_node_only_tells_of_a_push() -> None:
-    (found,) = watched({M: look(refresh=Refresh.AUTO)}, (), suspend=True).values()
+    (found,) = watched({M: look(refresh=Refresh.AUTO)}, (), suspended=lambda _: True).values()
 
     assert found.refresh is Refresh.NEVER
 
@@ -100,8 +104,8 @@ def test_a_suspended_node_only_tells_of_a_push() -> None:
     ids=["not here", "in place", "pinned"],
 )
 def test_what_cannot_have_a_newer_push_is_not_watched(each: Look) -> None:
-    assert watched({M: each}, (), suspend=False) == {}
+    assert watched({M: each}, (), suspended=no_model) == {}
 
 
 def test_files_that_are_doubted_are_looked_at_otherwise() -> None:
-    assert watched({M: look()}, {M}, suspend=False) == {}
+    assert watched({M: look()}, {M}, suspended=no_model) == {}

@@ -19,7 +19,8 @@ LIMITS = st.one_of(
 
 def wanting(names: str, *, limit: StopLimit | None = None, off: str = "") -> Desired:
     models = tuple(desired_model(name, enabled=name not in off) for name in sorted(names))
-    return Desired(node=NodeName("n"), revision="r2", models=models, stop_limit=limit)
+    limits = (limit,) if limit is not None else ()
+    return Desired(node=NodeName("n"), revision="r2", models=models, stop_limits=limits)
 
 
 def names(letters: str) -> set[ModelName]:
@@ -50,7 +51,7 @@ def test_disabled_models_count_as_stopped() -> None:
     assert waiting is not None
     assert waiting.reason == (
         "revision r2 waits for confirmation: it would stop 3 of 4 running models (a, b, c), and "
-        "the stop limit is 50%"
+        "the stop limit is 50%; `xgen-model reconcile --confirm r2` lets it"
     )
 
 

@@ -144,6 +144,34 @@ class Told:
 
 
 @dataclass
+class Orders:
+    """Notes what is ordered. `refusal`: raised instead."""
+
+    given: list[tuple[object, ...]] = field(default_factory=list)
+    refusal: XgenError | None = None
+
+    def _note(self, *order: object) -> str:
+        if self.refusal is not None:
+            raise self.refusal
+        self.given.append(order)
+        return f"{order[0]} was carried out"
+
+    async def suspend(
+        self, model: ModelName | None, *, by: str, reason: str, until: str | None
+    ) -> str:
+        return self._note("suspend", model, by, reason, until)
+
+    async def resume(self, model: ModelName | None, *, by: str) -> str:
+        return self._note("resume", model, by)
+
+    async def confirm(self, revision: str, *, by: str) -> str:
+        return self._note("confirm", revision, by)
+
+    async def hurry(self, *, by: str) -> str:
+        return self._note("hurry", by)
+
+
+@dataclass
 class Operators:
     """What a node gives to operators: its journal, a folder of logs, commands that are noted."""
 
@@ -158,6 +186,7 @@ class Operators:
     hub: Listing = field(default_factory=Listing)
     foretold: Told = field(default_factory=Told)
     rehearsed: list[Mapping[str, bytes] | None] = field(default_factory=list)
+    orders: Orders = field(default_factory=Orders)
 
     def planned(self) -> Planned | None:
         return self.plan
@@ -175,6 +204,7 @@ class Operators:
     def management(self, *, ending: asyncio.Event) -> Management:
         return Management(
             commands=self,
+            orders=self.orders,
             plans=self,
             rehearsals=self,
             logs=Logs(self.logs, lambda: (KEY,)),

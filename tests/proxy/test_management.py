@@ -148,6 +148,7 @@ async def test_the_plan_is_told_in_its_documented_shape() -> None:
                 "reason": "in the manifest and not running",
             }
         ],
+        "held": [],
         "under_way": [{"model": "b", "kind": "fetch", "since": "t1", "detail": "5 %", "pid": None}],
         "models": [
             {
