@@ -12,15 +12,19 @@ from tests.bench.usage import cpu_seconds, resident_bytes
 from tests.e2e.agent import MINIMAL_GGUF, Agent, is_alive
 from tests.e2e.manifests import manifest, model
 from tests.source.atomic_writer import ConfigMapVolume
+from tests.source.git_repository import Repository
 from tests.waiting import wait_for, wait_until
 
 _SAVED = "file saved"
 _SWAPPED = "..data swapped"
+_PUSHED = "git pushed, and told to look,"
+_WAYS = (_SAVED, _SWAPPED, _PUSHED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """Milliseconds from a new manifest's rename to the process of the backend that it asks for.
+    """Milliseconds from a new manifest's rename, or the end of its push, to the process of the
+    backend that it asks for.
 
     `way`: how the manifest gets there.
     """
@@ -46,7 +50,7 @@ def measure_agents(
     with ExitStack() as stack:
         delays: dict[_Subject, list[float]] = {}
         for count in counts:
-            for way in (_SAVED, _SWAPPED):
+            for way in _WAYS:
                 folder = root / f"{way.split()[0]}-{count}"
                 delays[stack.enter_context(_subject(folder, way, count))] = []
         for _ in range(changes):
@@ -80,8 +84,9 @@ def _idle(agents: dict[str, int], seconds: float) -> tuple[Idle, ...]:
 class _Subject:
     """An agent with many models for other nodes, and one for it that is switched on and off."""
 
-    def __init__(self, agent: Agent, way: str, models: int) -> None:
+    def __init__(self, agent: Agent, way: str, models: int, repository: Repository) -> None:
         self.way = way
+        self._repository = repository
         self.models = models
         self._agent = agent
         self._mark = agent.root / "started"
@@ -93,7 +98,8 @@ class _Subject:
         assert self._agent.process is not None
         return self._agent.process.pid
 
-    def write(self, *, enabled: bool) -> None:
+    def write(self, *, enabled: bool) -> float:
+        """Returns when it was about to be there for all to see."""
         others = (model(f"m{number}", nodes="[node-b]") for number in range(self.models - 1))
         source = f"file://{self._agent.root}/model.gguf"
         ours = model("ours", source=source, enabled=str(enabled).lower())
@@ -101,19 +107,31 @@ class _Subject:
         text = (
             f"# {self._written}: a text that was read before costs less\n{manifest(*others, ours)}"
         )
+        began = time.time()
         if self.way == _SAVED:
             self._agent.write(text)
-        else:
+        elif self.way == _SWAPPED:
             self._volume.write({"models.yaml": text})
+        else:
+            self._repository.push({"models.yaml": text})
+            began = time.time()
+        return began
+
+    def look(self) -> None:
+        """Tell the agent to, as a host's webhook does."""
+        if self.way == _PUSHED:
+            url = f"{self._agent.url}/api/management/reconcile"
+            self._agent.client.post(url).raise_for_status()
 
     def change(self) -> float:
         """Switch the model on, and off again. Returns how many milliseconds "on" took."""
-        began = time.time()
-        self.write(enabled=True)
+        began = self.write(enabled=True)
+        self.look()
         pid = wait_for(self._started, what=f"a backend\n{self._agent.recent_log}")
         delay = self._mark.stat().st_mtime - began
         self._mark.unlink()
         self.write(enabled=False)
+        self.look()
         wait_until(lambda: not is_alive(pid), what=f"its end\n{self._agent.recent_log}")
         self._agent.wait_state("ours", "disabled")
         return delay * 1e3
@@ -132,8 +150,11 @@ def _subject(root: Path, way: str, models: int) -> Iterator[_Subject]:
     mark = shlex.quote(str(root / "started"))
     engine = engine_script(root / "llama-server", f"echo $$ > {mark}\nexec sleep 3600")
     here = ["--allow-file-root", str(root)]
+    repository = Repository(root=root / "remote")
+    if way == _PUSHED:
+        here += ["--manifest", repository.url("ref=main"), "--git-interval", "3600"]
     agent = Agent(root=root, args=["--llama-server", str(engine), "--poll-interval", "5", *here])
-    subject = _Subject(agent, way, models)
+    subject = _Subject(agent, way, models, repository)
     subject.write(enabled=False)
     with running(agent):
         wait_until(lambda: bool(agent.self_view()["ready"]), what="manifest read")

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from statistics import median
 
+from tests.bench.git_stalls import Stalls
 from tests.bench.markdown import table
 from tests.bench.proxy_tables import ratio
 from tests.bench.reconcile import LoopResult
@@ -67,6 +68,17 @@ def _ticks(result: LoopResult) -> Iterable[str]:
     yield from table(("a tick that finds nothing to do, CPU ms", *heads), rows)
 
 
+def _stalls(stalls: Stalls) -> Iterable[Sequence[str]]:
+    rows = {
+        "a push of 1,000 models, from a look to its files": stalls.taken,
+        "longest stall of the event loop meanwhile": stalls.pushed,
+        "the same, a look that finds nothing new": stalls.same,
+        "the same, no look at all": stalls.idle,
+    }
+    for what, times in rows.items():
+        yield what, f"{median(times):.1f} ms", f"{min(times):.1f}–{max(times):.1f} ms"
+
+
 def _agents(result: LoopResult) -> Iterable[Sequence[str]]:
     for change in result.changes:
         delays = change.delays
@@ -75,6 +87,7 @@ def _agents(result: LoopResult) -> Iterable[Sequence[str]]:
             f"{median(delays):.0f} ms",
             f"{min(delays):.0f}–{max(delays):.0f} ms",
         )
+    yield from _stalls(result.stalls)
     for idle in result.idle:
         yield (
             f"idle, {idle.what}",

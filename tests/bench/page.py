@@ -129,8 +129,9 @@ identifiers) is in its figure of now.
 CPU is that of all threads. Suspended models are fully looked up and planned, but nothing is
 started. A change switches one model on, all others are for other nodes ({loop.changes} changes
 each, every text a new one); it ends when the backend's process runs. Plain files count when two
-reads 250 ms apart agree; a swapped link counts at once. Idle agents are watched for
-{loop.idle_seconds:.0f} s.
+reads 250 ms apart agree; a swapped link counts at once; a push counts from its end, when the agent
+is told to look. Stalls are of the real source alone, on a loop that looks at the clock each
+millisecond; {loop.pushes} pushes. Idle agents are watched for {loop.idle_seconds:.0f} s.
 
 **A new agent.** An agent is killed (`kill -9`) while its one model serves, and another is started
 in its place; {takeover.rounds} rounds. All times are from its exec; its engines are asked for their

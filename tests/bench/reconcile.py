@@ -11,6 +11,7 @@ import uvloop
 
 from reconciler import log
 from tests.bench.changes import Changes, Idle, measure_agents
+from tests.bench.git_stalls import Stalls, measure_stalls
 from tests.bench.ticks import Ticks, measure_ticks
 
 
@@ -22,11 +23,14 @@ class Effort:
     ticks: int = 30
     change_models: tuple[int, ...] = (100, 1000)
     changes: int = 5
+    pushes: int = 20
     idle_seconds: float = 45.0
 
 
 FULL = Effort()
-QUICK = Effort(tick_models=(10,), ticks=3, change_models=(10,), changes=1, idle_seconds=1.0)
+QUICK = Effort(
+    tick_models=(10,), ticks=3, change_models=(10,), changes=1, pushes=1, idle_seconds=1.0
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +38,7 @@ class LoopResult:
     effort: Effort
     ticks: tuple[Ticks, ...]
     changes: tuple[Changes, ...]
+    stalls: Stalls
     idle: tuple[Idle, ...]
 
 
@@ -42,10 +47,11 @@ def measure(effort: Effort) -> LoopResult:
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         root = Path(folder)
         ticks = uvloop.run(measure_ticks(root, effort.tick_models, ticks=effort.ticks))
+        stalls = uvloop.run(measure_stalls(root / "git", pushes=effort.pushes))
         changes, idle = measure_agents(
             root,
             effort.change_models,
             changes=effort.changes,
             idle_seconds=effort.idle_seconds,
         )
-    return LoopResult(effort=effort, ticks=ticks, changes=changes, idle=idle)
+    return LoopResult(effort=effort, ticks=ticks, changes=changes, stalls=stalls, idle=idle)

@@ -84,7 +84,12 @@ def test_a_cut_answer_is_told_from_a_whole_one(results: dict[str, Any]) -> None:
 def test_the_loop_is_measured(results: dict[str, Any]) -> None:
     loop = results["reconcile"]
     assert all(ticks["cpu"] > 0 and len(ticks["wall"]) == 3 for ticks in loop["ticks"])
-    assert {change["way"] for change in loop["changes"]} == {"file saved", "..data swapped"}
+    assert {change["way"] for change in loop["changes"]} == {
+        "file saved",
+        "..data swapped",
+        "git pushed, and told to look,",
+    }
+    assert min(loop["stalls"]["taken"]) > 0
     assert all(delay > 0 for change in loop["changes"] for delay in change["delays"])
     assert all(idle["resident_bytes"] > 0 for idle in loop["idle"])
 
