@@ -31,7 +31,7 @@ from reconciler.cli.options import (
     port_range,
     stop_limit_of_option,
 )
-from reconciler.cli.supervise import SupervisorLine, become_supervisor
+from reconciler.cli.supervise import await_turn, become_supervisor
 from reconciler.plan.ending import OnExit
 from reconciler.plan.gpu_mode import GpuMode
 from reconciler.settings import Settings
@@ -217,13 +217,9 @@ def run(
     ] = "info",
 ) -> int:
     """Make the manifest true on this node and serve its models, until SIGTERM or Ctrl-C."""
-    supervisor = SupervisorLine.taken_from(os.environ)
-    supervision = None
-    if supervisor is not None:
-        _import_agent()
-        supervision = supervisor.wait()
-        if supervision is None:
-            return ExitCode.OK
+    turn = await_turn(os.environ, _import_agent)
+    if turn is None:
+        return ExitCode.OK
     host, port = listen_address(listen)
     folder = data_dir(data)
     chosen, host_name = node_name(node), socket.gethostname()
@@ -263,20 +259,20 @@ def run(
         queue_seconds=queue_seconds,
         heartbeat_seconds=heartbeat_seconds,
         on_exit=on_exit,
-        supervision=supervision,
+        supervision=turn.supervision,
         rename_node=rename_node,
         pod_name=os.environ.get("POD_NAME"),
         pod_ip=os.environ.get("POD_IP"),
         environment=dict(os.environ),
     )
-    if supervise and supervisor is None:
+    if supervise and turn.supervisor is None:
         console = log.is_console(log_format, sys.stderr)
         become_supervisor(console=console, level=log_level, on_exit=on_exit)
     _import_agent()
     # Here, since a supervisor needs nothing of the agent, and is to be there soon.
     from reconciler.cli.agent_process import run_until_signalled
 
-    return run_until_signalled(settings, supervisor=supervisor)
+    return run_until_signalled(settings, supervisor=turn.supervisor)
 
 
 def _import_agent() -> None:

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, MutableMapping
+from dataclasses import dataclass
 from typing import NoReturn, Self
 
 from reconciler.apply.reaper import become_subreaper
@@ -78,3 +79,22 @@ class SupervisorLine:
     def _say(self, word: bytes) -> None:
         with contextlib.suppress(OSError):  # it is gone
             os.write(self._write, word)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """To run the agent. Both None: nobody supervises this process."""
+
+    supervisor: SupervisorLine | None = None
+    supervision: Supervision | None = None
+
+
+def await_turn(environment: MutableMapping[str, str], prepare: Callable[[], None]) -> Turn | None:
+    """As a spare: what can be done before is `prepare`d, and its turn is waited for. None: it never
+    comes, for the supervisor has gone."""
+    supervisor = SupervisorLine.taken_from(environment)
+    if supervisor is None:
+        return Turn()
+    prepare()
+    supervision = supervisor.wait()
+    return Turn(supervisor=supervisor, supervision=supervision) if supervision is not None else None

@@ -37,10 +37,12 @@ def kill_agent(world: World, _rng: Random) -> str | None:
 
 
 def end_agent(world: World, _rng: Random) -> str | None:
-    """As its service manager does; its backends end with it, unless it is to leave them. Its
-    supervisor may just be about to start it anew. On a full disk none comes up."""
+    """As its service manager does, on a full disk too, if it is up by then; its backends end with
+    it, unless it is to leave them. Its supervisor may just be about to start it anew."""
     between_two = world.crashes and world.started_pid is not None and world.agent_pid is None
-    if world.disk.was_full or not (world.answers or between_two):
+    if world.disk.was_full and (between_two or not world.is_up):
+        return None
+    if not (world.answers or between_two):
         return None
     if not world.leaves:
         world.touch_all()
@@ -52,7 +54,7 @@ def end_agent(world: World, _rng: Random) -> str | None:
 
 def kill_supervisor(world: World, rng: Random) -> str | None:
     """Alone, which the agent sees, or with its agent."""
-    if not world.supervised or not world.answers or world.disk.was_full:
+    if not world.supervised or not world.answers or (world.disk.was_full and not world.is_up):
         return None
     if rng.random() < 0.5:
         ends.kill_both(world)

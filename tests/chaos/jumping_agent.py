@@ -11,7 +11,7 @@ from pathlib import Path
 from reconciler import log
 from reconciler.cli.agent_process import run_until_signalled
 from reconciler.cli.options import hub_settings, listen_address, port_range
-from reconciler.cli.supervise import SupervisorLine, become_supervisor
+from reconciler.cli.supervise import await_turn, become_supervisor
 from reconciler.manifest.policy import Permissions
 from reconciler.plan.ending import OnExit
 from reconciler.plan.ids import NodeName
@@ -36,12 +36,11 @@ def main(clock: str, *words: str) -> int:
     parser.add_argument("--poll-interval", type=float, required=True)
     parser.add_argument("--supervise", action="store_true")
     given = parser.parse_args(words)
-    supervisor = SupervisorLine.taken_from(os.environ)
-    supervision = supervisor.wait() if supervisor is not None else None
-    if supervisor is not None and supervision is None:
+    turn = await_turn(os.environ, lambda: None)
+    if turn is None:
         return 0
     on_exit = OnExit(given.on_exit)
-    if given.supervise and supervisor is None:
+    if given.supervise and turn.supervisor is None:
         become_supervisor(console=False, level="info", on_exit=on_exit)
     host, port = listen_address(given.listen)
     log.configure(form=given.log_format)
@@ -58,11 +57,11 @@ def main(clock: str, *words: str) -> int:
         poll_interval=given.poll_interval,
         ports=port_range(given.ports),
         on_exit=on_exit,
-        supervision=supervision,
+        supervision=turn.supervision,
         environment=dict(os.environ),
     )
     jumping = JumpingClock(Path(clock))
-    return run_until_signalled(settings, clock=jumping, supervisor=supervisor)
+    return run_until_signalled(settings, clock=jumping, supervisor=turn.supervisor)
 
 
 if __name__ == "__main__":

@@ -144,6 +144,11 @@ class World:
         told += ["which leaves its backends at its end"] * self.leaves
         return ", ".join(told)
 
+    @property
+    def is_up(self) -> bool:
+        """Whether it answers this very moment, and so needs no disk to come up."""
+        return self.view() is not None
+
     def comes_up(self) -> bool:
         """Whether it does, and does not end for want of disk."""
         return self.agent.comes_up(seconds=SLACK_SECONDS)
