@@ -13,14 +13,14 @@ from tests.waiting import wait_until
 def end(world: World, number: signal.Signals) -> None:
     """A signal to what was started, and the end of that. An agent whose supervisor is killed ends
     as it was told to."""
-    agent = world.agent_pid
+    below = world.below
     if world.leaves or (number is signal.SIGKILL and not world.supervised):
         world.unwatch()
     world.thaw(*world.pids)
     code = _signal(world, number)
     expected = 0 if number is signal.SIGTERM else -number
     assert code == expected, f"it ended with {code}\n{world.agent.recent_log}"
-    _wait_dead(world, agent)
+    _wait_dead(world, *below)
 
 
 def crash(world: World) -> int:
@@ -49,14 +49,14 @@ def end_and_crash(world: World, seconds: float) -> None:
 
 def kill_both(world: World) -> None:
     """Supervisor and agent at once, so that nobody is there to end anything."""
-    agent = world.agent_pid
+    agent, below = world.agent_pid, world.below
     world.unwatch()
     world.thaw(*world.pids)
     assert world.agent.process is not None
     world.agent.process.kill()
     _kill(agent)
     world.agent.process.wait(SLACK_SECONDS)
-    _wait_dead(world, agent)
+    _wait_dead(world, *below)
 
 
 def _signal(world: World, number: signal.Signals) -> int:
@@ -71,9 +71,10 @@ def _kill(pid: int | None) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-def _wait_dead(world: World, agent: int | None) -> None:
+def _wait_dead(world: World, *agents: int) -> None:
+    """A spare that is still importing sees later that its supervisor has gone."""
     wait_until(
-        lambda: agent is None or census.start_ticks(agent) is None,
-        what=f"the agent, pid {agent}, has ended\n{world.agent.recent_log}",
+        lambda: not any(census.start_ticks(agent) for agent in agents),
+        what=f"the agents, pids {agents}, have ended\n{world.agent.recent_log}",
         seconds=SLACK_SECONDS,
     )

@@ -83,10 +83,10 @@ class World:
         """Of an agent that was not ended; frozen or not."""
         if not self.supervised:
             return self.started_pid
-        return next(iter(self._below), None)
+        return next(iter(self.below), None)
 
     @property
-    def _below(self) -> tuple[int, ...]:
+    def below(self) -> tuple[int, ...]:
         """A supervisor's agent and its spare."""
         started = self.started_pid
         return agents_below(started) if self.supervised and started is not None else ()
@@ -94,7 +94,7 @@ class World:
     @property
     def pids(self) -> frozenset[int]:
         started = self.started_pid
-        return frozenset((*self._below, *([started] if started is not None else [])))
+        return frozenset((*self.below, *([started] if started is not None else [])))
 
     @property
     def answers(self) -> bool:
