@@ -8,7 +8,7 @@ its nonce.
 
 import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -120,19 +120,25 @@ class Records:
     def open(self) -> None:
         """Before the first write: make the folder, drop what a crash left half written.
 
-        Raises OSError; Rejected where it cannot be listed, since it would seem empty.
+        Raises OSError; Rejected, as `names` does.
         """
         make_folder(self._folder, mode=0o700)
+        for name in self.names():
+            if name.endswith(PARTIAL):
+                with contextlib.suppress(OSError):
+                    (self._folder / name).unlink()
+
+    def names(self) -> Sequence[str]:
+        """Of all files in it; none where it is not there. Raises Rejected where it cannot be
+        listed: to `read` it seems empty then."""
         try:
-            names = os.listdir(self._folder)
+            return os.listdir(self._folder)
+        except FileNotFoundError:
+            return ()
         except OSError as exc:
             cause = (exc.strerror or str(exc)).lower()
             cure = f"make the folder readable for this agent (uid {os.geteuid()})"
             raise Rejected(f"cannot read the records in {self._folder}: {cause}; {cure}") from exc
-        for name in names:
-            if name.endswith(PARTIAL):
-                with contextlib.suppress(OSError):
-                    (self._folder / name).unlink()
 
     def identity(self) -> str | None:
         """Of the folder: a move keeps it, and another path to it; a copy, or what a backup brings

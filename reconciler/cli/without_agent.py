@@ -6,6 +6,7 @@ from pathlib import Path
 from reconciler.apply.adoption import adopt
 from reconciler.apply.leftovers import find_leftovers
 from reconciler.apply.records import Records
+from reconciler.errors import Rejected
 from reconciler.plan.observed import Leftover
 
 
@@ -13,6 +14,11 @@ def runs_without_agent(folder: Path) -> Iterator[str]:
     """A line each, by the records of the data folder, and what becomes of it; none where nothing
     runs."""
     records = Records(folder / "spawns")
+    try:
+        records.names()
+    except Rejected as exc:
+        yield f"what runs without an agent is not known: {exc}"
+        return
     found, _ = records.read()
     if not found:
         return

@@ -229,7 +229,7 @@ async def assembled(
         attempts = AttemptsFile(settings.data_dir / REVISIONS, hold_folder)
         revisions = Revisions(attempts, journal, clock)
         await revisions.open()
-        backends.custody.watch(attempts)
+        backends.custody.watch(attempts, *([numbers] if numbers is not None else []))
         keeping = Keeping(cache)
         pardons = Pardons(
             commands=commands,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from reconciler.apply.records import Records
 from reconciler.cli.checks.finding import Finding, fail, ok, skip, warn
+from reconciler.errors import Rejected
 from reconciler.node.data_folder import VERSION, read_json
 
 _OTHER = "or name another with --data-dir"
@@ -91,6 +92,11 @@ def _left_behind(folder: Path) -> Finding | None:
     if lock_holder(folder) is not None:
         return None
     spawns = Records(folder / "spawns")
+    try:
+        spawns.names()
+    except Rejected as exc:
+        said, _, cure = str(exc).rpartition("; ")
+        return fail("left behind", said, f"{cure}: no agent starts on it until then")
     found, problems = spawns.read()
     records = [record for record in found if not record.is_copy_in(spawns.identity())]
     alive = [r for r in records if r.pid is not None and Path(f"/proc/{r.pid}").exists()]
