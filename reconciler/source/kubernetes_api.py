@@ -23,8 +23,6 @@ from reconciler.source.kubernetes_failures import GONE, NO_API, ApiFailed, refus
 
 _MAX_ANSWER_BYTES = 32 << 20
 """etcd takes 1.5 MiB; JSON may write a byte as six."""
-_GRACE_SECONDS = 15.0
-"""After which a watch that should have ended is given up."""
 _METADATA_ALONE = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json"
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 15), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3))
 """A peer that is gone without a word is noticed after 30 s; a watch is silent for minutes."""
@@ -101,9 +99,11 @@ class KubernetesApi:
         return Found(version=found.metadata.resourceVersion, object=items[0] if items else None)
 
     async def changes(
-        self, address: ConfigMapAddress, version: str, *, seconds: float
+        self, address: ConfigMapAddress, version: str, *, seconds: float, grace_seconds: float
     ) -> AsyncGenerator[Heard, None]:
         """What is heard after `version`, for so long; at first that it is listened to.
+
+        `grace_seconds`: how much later it is given up if the server does not end it.
 
         Raises ApiFailed; its status is 410 where `version` is too old.
         """
@@ -114,7 +114,7 @@ class KubernetesApi:
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(max(1, round(seconds))),
         }
-        limit = aiohttp.ClientTimeout(total=seconds + _GRACE_SECONDS, sock_connect=10.0)
+        limit = aiohttp.ClientTimeout(total=seconds + grace_seconds, sock_connect=10.0)
         headers = {"Accept": _METADATA_ALONE}
         path = _config_maps(address)
         async with self._asking("GET", path, params, limit, headers) as response:

@@ -30,12 +30,16 @@ _TOLD_FROM = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchPace:
-    """`watch_seconds`: of one watch, by chance down to four fifths of it. `first_retry_seconds`:
-    after one that failed, by chance within a half, doubled up to `last_retry_seconds`."""
+    """`watch_seconds`: of one watch, by chance down to four fifths of it. `grace_seconds`: after
+    which one that should have ended is given up. `first_retry_seconds`: after one that failed, by
+    chance within a half, doubled up to `last_retry_seconds`. `settled_seconds`: after which one
+    that is silent counts as good."""
 
     watch_seconds: float = 300.0
+    grace_seconds: float = 15.0
     first_retry_seconds: float = 1.0
     last_retry_seconds: float = 30.0
+    settled_seconds: float = 10.0
 
 
 class Bell:
@@ -53,9 +57,10 @@ class Bell:
         self._address = address
         self._pace = pace
         self._ring = ring
-        self._version: str | None = None
+        self._version = ""
         self._known = asyncio.Event()
         self._listens = False
+        self._settled = False
         self._failures = 0
         self._notice: str | None = None
 
@@ -72,55 +77,69 @@ class Bell:
 
     async def run(self) -> None:
         """Until it is cancelled."""
-        now = asyncio.get_running_loop().time
         while True:
             await self._known.wait()
-            began, wait, useful = now(), 0.0, False
+            wait = 0.0
+            self._settled = False
             try:
-                useful = await self._listen()
+                await self._listen()
             except XgenError as exc:
                 wait = getattr(exc, "retry_after_seconds", None) or 0.0
                 self._failed(exc)
             except Exception:  # noqa: BLE001  a task of its own: it must not end unseen
                 _log.exception("the watch of the manifest failed unexpectedly")
                 self._failed(ApiFailed("a fault of ours, which the log has"))
+            else:
+                # One that ends at once, again and again, is of no use either.
+                self._failures += 0 if self._settled else 1
             self._listens = False
-            if useful or now() - began >= self._pace.last_retry_seconds:
-                self._failures = 0
-            if not useful:
-                self._failures += 1
+            if self._failures:
                 await asyncio.sleep(max(wait, self._pause_seconds()))
 
-    async def _listen(self) -> bool:
-        """One watch. Whether it was of use: one that ends at once, again and again, is none."""
-        seconds = self._pace.watch_seconds * random.uniform(0.8, 1.0)
-        began = asyncio.get_running_loop().time()
-        heard = False
-        changes = self._api.changes(self._address, self._version or "", seconds=seconds)
-        async with aclosing(changes):
-            async for each in changes:
-                if not self._listens:
-                    self._opened()
-                    continue
-                self._version, heard, self._failures = each.version, True, 0
-                if each.changed:
-                    self._ring()
-        return heard or asyncio.get_running_loop().time() - began >= seconds / 2
+    async def _listen(self) -> None:
+        """One watch, to its end."""
+        pace = self._pace
+        seconds = pace.watch_seconds * random.uniform(0.8, 1.0)
+        changes = self._api.changes(
+            self._address, self._version, seconds=seconds, grace_seconds=pace.grace_seconds
+        )
+        soon = asyncio.get_running_loop().call_later
+        settling: asyncio.TimerHandle | None = None
+        try:
+            async with aclosing(changes):
+                async for each in changes:
+                    if settling is None:
+                        settling = soon(pace.settled_seconds, self._settle)
+                        self._opened()
+                        continue
+                    self._version = each.version
+                    self._settle()
+                    if each.changed:
+                        self._ring()
+        finally:
+            if settling is not None:
+                settling.cancel()
 
     def _opened(self) -> None:
         """After a failure it is read at once: what happened since may be past hearing."""
         self._listens = True
-        if self._failures or self._notice is not None:
+        if self._failures:
+            self._ring()
+
+    def _settle(self) -> None:
+        self._settled = True
+        self._failures = 0
+        if self._notice is not None:
             self._notice = None
             self._ring()
 
     def _failed(self, exc: XgenError) -> None:
+        self._failures += 1
         status = exc.status if isinstance(exc, ApiFailed) else None
         if status == GONE:
-            self._version = None
             self._known.clear()
             self._ring()
-        elif status == FORBIDDEN or self._failures + 1 >= _TOLD_FROM:
+        elif status == FORBIDDEN or self._failures >= _TOLD_FROM:
             if self._notice is None:
                 self._ring()
             self._notice = f"cannot watch {self._address.shown}: {exc}"

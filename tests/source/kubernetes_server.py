@@ -31,10 +31,11 @@ class Server:
     """`clients`: the authority of the certificates that clients must have; None: they need none.
     `tokens`: who may come; None: everybody. `forbidden`: pairs of verb and resource. `failing`:
     what every request is answered with. `refuse_watches`: what every watch is. `cut_events`: how
-    many events are still to be cut off in the middle. `silent`: no answer at all, to anything.
+    many events are still to be cut off in the middle. `deaf`: watches hear of nothing and do not
+    end. `ending`: they end at once. `silent`: no answer at all, to anything.
     `gone_as`: how a version is told that is too old: `status` or `event`.
 
-    `asked`: the verbs that were asked for, with the token shown.
+    `bookmarks`: how many were told. `asked`: the verbs that were asked for, with the token shown.
     """
 
     store: Store = field(default_factory=Store)
@@ -45,12 +46,15 @@ class Server:
     failing: Refused | None = None
     refuse_watches: Refused | None = None
     cut_events: int = 0
+    deaf: bool = False
+    ending: bool = False
     silent: bool = False
     gone_as: str = "event"
     bookmark_seconds: float = 5.0
     asked: list[tuple[str, str]] = field(default_factory=list)
     port: int = 0
     watching: int = 0
+    bookmarks: int = 0
     generation: int = 0
     _http: ThreadingHTTPServer | None = field(default=None, repr=False)
     _thread: threading.Thread | None = field(default=None, repr=False)
@@ -227,13 +231,18 @@ class _Handler(BaseHTTPRequestHandler):
             generation = api.generation
             api.watching += 1
             store.changed.notify_all()
-        until = time.monotonic() + float(query.get("timeoutSeconds", 300))
+        seconds = 0.0 if api.ending else float(query.get("timeoutSeconds", 300))
+        until = time.monotonic() + seconds
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
         try:
-            while generation == api.generation and time.monotonic() < until:
+            while generation == api.generation and (api.deaf or time.monotonic() < until):
+                if api.deaf:
+                    with store.changed:
+                        store.changed.wait(0.02)
+                    continue
                 lines, position, ended = self._next(place, query, position, until)
                 for line in lines:
                     self._chunk(line)
@@ -254,19 +263,14 @@ class _Handler(BaseHTTPRequestHandler):
             if position < store.oldest:
                 return [as_line("ERROR", _gone(position, store.oldest).body)], position, True
             if store.version <= position:
-                left = min(api.bookmark_seconds, until - time.monotonic())
                 generation = api.generation
+                left = min(api.bookmark_seconds, until - time.monotonic())
                 store.changed.wait(max(0.0, left))
-                if store.version <= position:
-                    quiet = generation == api.generation
-                    asked_for = query.get("allowWatchBookmarks") in ("true", "1")
-                    mark = {"kind": "ConfigMap", "metadata": {"resourceVersion": str(position)}}
-                    return (
-                        [as_line("BOOKMARK", mark)] if quiet and asked_for else [],
-                        position,
-                        False,
-                    )
+                if generation != api.generation:
+                    return [], position, False
             new = [each for each in store.log if each[0] > position]
+            if not new:
+                return self._bookmark(query, position), position, False
         lines = [
             as_line(what, written)
             for _, what, resource, written in new
@@ -274,7 +278,14 @@ class _Handler(BaseHTTPRequestHandler):
             and place["namespace"] in (None, written["metadata"]["namespace"])
             and _chosen(written, query)
         ]
-        return lines, new[-1][0] if new else position, False
+        return lines, new[-1][0], False
+
+    def _bookmark(self, query: dict[str, str], position: int) -> list[bytes]:
+        if query.get("allowWatchBookmarks") not in ("true", "1"):
+            return []
+        self.api.bookmarks += 1
+        mark = {"kind": "ConfigMap", "metadata": {"resourceVersion": str(position)}}
+        return [as_line("BOOKMARK", mark)]
 
     def _chunk(self, line: bytes) -> None:
         if self.api.cut_events > 0:

@@ -78,10 +78,10 @@ class Store:
             else:
                 self.create("configmaps", namespace, new)
 
-    def expire(self) -> None:
-        """Forget all history, as a compaction does."""
+    def expire(self, *, before_now: bool = False) -> None:
+        """Forget all history, as a compaction does. `before_now`: the version of now is known."""
         with self.changed:
-            self.version += 1
+            self.version += 0 if before_now else 1
             self.oldest = self.version
             self.log.clear()
             self.changed.notify_all()

@@ -79,6 +79,18 @@ def test_a_token_stands_in_it_or_in_a_file_beside_it(tmp_path: Path) -> None:
             assert refusal(path) == f"cannot use the token in {tmp_path}/token: {said}"
 
 
+def test_without_an_authority_the_systems_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = certificate(tmp_path, "ours")
+    with serving(Server(certificate=ours)) as server:
+        server.store.put({"a.yaml": "1"})
+        path = kubeconfig(tmp_path, server, cluster={"server": server.url})
+        assert "is not trusted: self-signed certificate" in refusal(path)
+        monkeypatch.setenv("SSL_CERT_FILE", str(ours))
+        assert asyncio.run(found(KubernetesAccess(kubeconfig=path))) == {"a.yaml": "1"}
+
+
 @pytest.mark.parametrize(
     ("cluster", "user", "said"),
     [

@@ -3,27 +3,19 @@ or show one that is none."""
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from reconciler.source.asking import Pace
 from reconciler.source.directory import DirectorySource
-from reconciler.source.kubernetes import ConfigMapSource
 from reconciler.source.kubernetes_access import KubernetesAccess
-from reconciler.source.kubernetes_address import parse_config_map
-from reconciler.source.kubernetes_watch import WatchPace
-from reconciler.source.snapshot import Snapshot
 from tests.source.git_https import certificate
 from tests.source.kubernetes_files import kubeconfig, service_account
+from tests.source.kubernetes_reading import SHOWN, listening, reading, source_of, texts
 from tests.source.kubernetes_server import Server, serving
 from tests.source.kubernetes_store import Refused
 from tests.waiting import wait_until
-
-HOUR = 3600.0
-SHOWN = "configmap://models/models"
 
 
 @pytest.fixture
@@ -35,62 +27,6 @@ def server() -> Iterator[Server]:
 @pytest.fixture
 def access(tmp_path: Path, server: Server) -> KubernetesAccess:
     return KubernetesAccess(kubeconfig=kubeconfig(tmp_path, server))
-
-
-def source_of(
-    access: KubernetesAccess, *, interval: float = HOUR, watch: float = HOUR, patience: float = HOUR
-) -> ConfigMapSource:
-    """By default only what it hears makes it look, and it tries again soon."""
-    return ConfigMapSource(
-        parse_config_map(SHOWN),
-        access,
-        now=lambda: "2026-01-02T03:04:05Z",
-        pace=Pace(
-            interval_seconds=interval,
-            first_retry_seconds=0.02,
-            last_retry_seconds=0.1,
-            patience_seconds=patience,
-        ),
-        watch=WatchPace(watch_seconds=watch, first_retry_seconds=0.02, last_retry_seconds=0.1),
-        answer_seconds=30.0,
-    )
-
-
-class Reader:
-    """Takes snapshots one by one, each within a deadline."""
-
-    def __init__(self, snapshots: AsyncIterator[Snapshot]) -> None:
-        self._snapshots = snapshots
-
-    async def next(self) -> Snapshot:
-        async with asyncio.timeout(30):
-            return await anext(self._snapshots)
-
-    async def until(self, accept: Callable[[Snapshot], bool]) -> Snapshot:
-        while not accept(snapshot := await self.next()):
-            pass
-        return snapshot
-
-    async def until_texts(self, *wanted: str) -> Snapshot:
-        return await self.until(lambda it: it.error is None and texts(it) == [*wanted])
-
-    async def until_error(self, part: str) -> Snapshot:
-        return await self.until(lambda it: part in (it.error or ""))
-
-
-@asynccontextmanager
-async def reading(source: ConfigMapSource) -> AsyncIterator[Reader]:
-    async with aclosing(source.snapshots()) as snapshots:
-        yield Reader(snapshots)
-
-
-def texts(snapshot: Snapshot) -> list[str]:
-    assert snapshot.error is None
-    return [(file.content or b"?").decode() for file in snapshot.files]
-
-
-async def listening(server: Server, count: int = 1) -> None:
-    await asyncio.to_thread(wait_until, lambda: server.watching == count, what="a watch")
 
 
 async def test_hears_of_every_change(server: Server, access: KubernetesAccess) -> None:
@@ -161,50 +97,6 @@ async def test_one_that_is_not_there_is_an_error_never_an_empty_one(
         assert (empty.error, empty.files) == (None, ())
 
 
-@pytest.mark.parametrize("how", ["event", "status"])
-async def test_a_version_that_is_too_old_is_read_anew(
-    server: Server, access: KubernetesAccess, how: str
-) -> None:
-    server.gone_as = how
-    server.store.put({"a.yaml": "1"})
-    async with reading(source_of(access)) as reader:
-        await reader.next()
-        await listening(server)
-        for number in "23":
-            with server.store.changed:  # nobody hears of the one before its history is gone
-                server.store.put({"a.yaml": number})
-                server.store.expire()
-                server.drop()
-            await reader.until_texts(number)
-
-
-async def test_a_watch_that_is_cut_in_the_middle_of_an_event_loses_nothing(
-    server: Server, access: KubernetesAccess
-) -> None:
-    server.store.put({"a.yaml": "1"})
-    source = source_of(access)
-    async with reading(source) as reader:
-        await reader.next()
-        for number in "23":
-            await listening(server)
-            server.cut_events = 1
-            server.store.put({"a.yaml": number})
-            await reader.until_texts(number)
-            assert server.cut_events == 0
-
-
-async def test_goes_on_from_where_it_was_when_a_watch_ends(
-    server: Server, access: KubernetesAccess
-) -> None:
-    server.store.put({"a.yaml": "1"})
-    async with reading(source_of(access, watch=1.0)) as reader:
-        await reader.next()
-        await asyncio.to_thread(wait_until, lambda: server.count("watch") >= 3, what="new watches")
-        server.store.put({"a.yaml": "2"})
-        assert texts(await reader.next()) == ["2"]
-        assert server.count("list") <= 4
-
-
 @pytest.mark.parametrize(
     ("failing", "said"),
     [
@@ -252,24 +144,6 @@ async def test_says_soon_that_the_api_is_silent(server: Server, access: Kubernet
         assert "it has not answered yet" in str((await reader.next()).error)
         server.silent = False
         await reader.until_texts("1")
-
-
-async def test_a_watch_that_may_not_be_is_told_of_and_the_manifest_is_polled(
-    server: Server, access: KubernetesAccess
-) -> None:
-    server.store.put({"a.yaml": "1"})
-    server.forbidden = {("watch", "configmaps")}
-    source = source_of(access, interval=0.05)
-    async with reading(source) as reader:
-        first = await reader.next()
-        assert await reader.until(lambda _: source.notices != ()) == first
-        (notice,) = source.notices
-        assert notice.startswith(f"cannot watch {SHOWN}: configmaps is forbidden: User ")
-        assert notice.endswith("reading it every 0.05 s")
-        server.store.put({"a.yaml": "2"})
-        second = await reader.until_texts("2")
-        server.forbidden = set()
-        assert await reader.until(lambda _: source.notices == ()) == second
 
 
 async def test_a_token_that_was_replaced_counts_at_once(tmp_path: Path) -> None:
