@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import msgspec
 
@@ -21,13 +21,14 @@ from reconciler.apply.kept_spec import decode_spec, encode_spec
 from reconciler.atomic_file import PARTIAL, cause_and_cure
 from reconciler.errors import Transient
 from reconciler.own_files import FilesKept, Look, OwnFile, OwnFiles, look_at
-from reconciler.plan.durations import UNTIMED, Durations, LoadTime, StopTime
+from reconciler.plan.durations import UNTIMED, Durations, FetchTime, LoadTime, StopTime
 from reconciler.plan.ids import FilesDigest, GpuUuid, Instance, ModelName, SpecHash
 from reconciler.plan.observed import Failure
 from reconciler.plan.revert import LastGood
 from reconciler.plan.spec_hash import spec_hash
 
 VERSION = 1
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +110,11 @@ class _Load(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     waited_seconds: _Seconds = 0.0
 
 
+class _Fetch(msgspec.Struct, frozen=True, kw_only=True):
+    size_bytes: Annotated[int, msgspec.Meta(ge=0)]
+    seconds: _Seconds
+
+
 class _Stop(msgspec.Struct, frozen=True, kw_only=True):
     drain_seconds: _Seconds
     seconds: _Seconds
@@ -122,6 +128,7 @@ class _File(msgspec.Struct, frozen=True, kw_only=True):
     last_good: _LastGood | None
     loads: tuple[_Load, ...] = ()
     stops: tuple[_Stop, ...] = ()
+    fetches: tuple[_Fetch, ...] = ()
     restarts: dict[str, Annotated[int, msgspec.Meta(ge=0)]] = {}
 
 
@@ -269,15 +276,16 @@ def _encode(model: ModelName, history: History) -> bytes:
         )
         if good is not None
         else None,
-        loads=tuple(
-            msgspec.convert(each, _Load, from_attributes=True) for each in history.durations.loads
-        ),
-        stops=tuple(
-            msgspec.convert(each, _Stop, from_attributes=True) for each in history.durations.stops
-        ),
+        loads=_told(history.durations.loads, tuple[_Load, ...]),
+        stops=_told(history.durations.stops, tuple[_Stop, ...]),
+        fetches=_told(history.durations.fetches, tuple[_Fetch, ...]),
         restarts=dict(history.restarts),
     )
     return msgspec.json.format(msgspec.json.encode(written), indent=1) + b"\n"
+
+
+def _told(times: object, kind: type[T]) -> T:
+    return msgspec.convert(times, kind, from_attributes=True)
 
 
 def _written(block: Block) -> _Block:
@@ -323,6 +331,7 @@ def _decode(path: Path, content: bytes, at: float) -> tuple[ModelName, History]:
 def _durations(file: _File) -> Durations:
     return Durations(
         loads=tuple(LoadTime(**msgspec.structs.asdict(each)) for each in file.loads),
+        fetches=tuple(FetchTime(**msgspec.structs.asdict(each)) for each in file.fetches),
         stops=tuple(StopTime(**msgspec.structs.asdict(each)) for each in file.stops),
     )
 

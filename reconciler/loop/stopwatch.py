@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from reconciler.apply.held import BackendView
 from reconciler.apply.outcomes import BackendStopped, EffectFailed, FilesFetched, Outcome
 from reconciler.plan.desired import DesiredModel, ModelSpec
-from reconciler.plan.durations import UNTIMED, Durations, LoadTime, StopTime
+from reconciler.plan.durations import UNTIMED, Durations, FetchTime, LoadTime, StopTime
 from reconciler.plan.ids import ModelName, Nonce
 
 KEPT = 8
@@ -51,6 +51,7 @@ class Stopwatch:
         match outcome:
             case FilesFetched():
                 page.fetched = True  # though another model of the same files had begun it
+                self._note_fetch(page, outcome)
             case BackendStopped():
                 if outcome.failure is None:
                     page.ended_at = at
@@ -86,6 +87,12 @@ class Stopwatch:
         )
         page.ended_at, page.fetched = None, False
         page.past = replace(page.past, loads=(*page.past.loads, load)[-KEPT:])
+
+    def _note_fetch(self, page: _Page, fetched: FilesFetched) -> None:
+        if fetched.size_bytes == 0:
+            return
+        fetch = FetchTime(size_bytes=fetched.size_bytes, seconds=_rounded(fetched.seconds))
+        page.past = replace(page.past, fetches=(*page.past.fetches, fetch)[-KEPT:])
 
     def _note_stop(self, page: _Page, stopped: BackendStopped) -> None:
         if stopped.drain_seconds is None or stopped.stop_seconds is None:

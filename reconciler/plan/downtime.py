@@ -1,13 +1,14 @@
 """How long a model will serve nothing while its actions are carried out (PURE).
 
 Its files are brought before anything is stopped (R5), so a download is no downtime of what serves;
-it is part of the time until a model that serves nothing is ready.
+it is part of the time until what is started is ready. Only where there is no room for both, and the
+manifest lets go of what serves (`keep_last_good: false`), does the download come after the stop.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from reconciler.plan.actions import Action, StartBackend, StopBackend
+from reconciler.plan.actions import Action, FetchFiles, StartBackend, StopBackend
 from reconciler.plan.durations import Expected
 from reconciler.plan.ids import Nonce
 
@@ -56,11 +57,13 @@ def downtime(
         ready = _sum(download_seconds, load.seconds)
         reason = "the new process serves before the old one stops"
         return Downtime(seconds=0.0, reason=reason, ready_seconds=ready)
+    after_stop = _fetches_after_stop(actions, serving)
     gap = _sum(stop.seconds or 0.0, wait_seconds, load.seconds)
+    ready = _sum(download_seconds, gap)
     return Downtime(
-        seconds=gap,
-        reason=_recreated(load, stop, wait_seconds),
-        ready_seconds=_sum(download_seconds, gap),
+        seconds=ready if after_stop else gap,
+        reason=_recreated(load, stop, wait_seconds, after_stop),
+        ready_seconds=ready,
     )
 
 
@@ -70,8 +73,19 @@ def _counts(action: Action, serving: Nonce | None) -> bool:
     return isinstance(action, StartBackend)
 
 
-def _recreated(load: Expected, stop: Expected, wait_seconds: float) -> str:
+def _fetches_after_stop(actions: Sequence[Action], serving: Nonce | None) -> bool:
+    gone = False
+    for each in actions:
+        gone = gone or (isinstance(each, StopBackend) and each.nonce == serving)
+        if gone and isinstance(each, FetchFiles):
+            return True
+    return False
+
+
+def _recreated(load: Expected, stop: Expected, wait_seconds: float, after_stop: bool) -> str:
     said = ["it stops before the new process starts"]
+    if after_stop:
+        said = ["it stops to make room for the download"]
     if stop.seconds is None:
         said.append(f"the stop is not counted ({stop.why})")
     else:

@@ -4,12 +4,14 @@ What is told of a load is the median of those of the very files on the very back
 model, another size or another engine took says nothing of it, and is not scaled.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
 from reconciler.plan.desired import ModelSpec
 from reconciler.plan.ids import SpecHash
+
+_LEAST_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,11 +42,20 @@ class StopTime:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FetchTime:
+    """A download that succeeded, by what came from the hub for it."""
+
+    size_bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Durations:
     """Of one model, the newest last."""
 
     loads: tuple[LoadTime, ...] = ()
     stops: tuple[StopTime, ...] = ()
+    fetches: tuple[FetchTime, ...] = ()
 
 
 UNTIMED = Durations()
@@ -95,6 +106,23 @@ def expected_wait(past: Durations) -> float:
     free."""
     waits = [each.waited_seconds for each in past.loads if each.waited_seconds > 0.0]
     return median(waits) if waits else 0.0
+
+
+def expected_fetch(pasts: Iterable[Durations], size_bytes: int) -> Expected:
+    """By the rates of earlier downloads of this node, whatever they brought: all come from the
+    same hub. Of small ones the rate says nothing."""
+    rates = [
+        each.size_bytes / each.seconds
+        for past in pasts
+        for each in past.fetches
+        if each.size_bytes >= _LEAST_BYTES and each.seconds > 0.0
+    ]
+    if size_bytes == 0:
+        return Expected(seconds=0.0, why="nothing comes")
+    if not rates:
+        return Expected(seconds=None, why="nothing large was downloaded here yet")
+    why = f"at {median(rates) / 1e6:.0f} MB/s, {_count(len(rates), 'download')} here"
+    return Expected(seconds=size_bytes / median(rates), why=why)
 
 
 def _of_loads(

@@ -17,7 +17,7 @@ from reconciler.apply.histories import Block, Circumstances, Histories, History
 from reconciler.errors import Transient
 from reconciler.own_files import FilesKept
 from reconciler.plan.desired import ModelSpec, SecretRef
-from reconciler.plan.durations import UNTIMED, Durations, LoadTime, StopTime
+from reconciler.plan.durations import UNTIMED, Durations, FetchTime, LoadTime, StopTime
 from reconciler.plan.ids import FilesDigest, GpuUuid, Instance, ModelName
 from reconciler.plan.observed import Failure
 from reconciler.plan.revert import LastGood
@@ -79,6 +79,7 @@ HISTORY = History(
             ),
         ),
         stops=(StopTime(drain_seconds=1.0, seconds=3.0),),
+        fetches=(FetchTime(size_bytes=5, seconds=2.0),),
     ),
 )
 WRITER = """
@@ -107,7 +108,7 @@ def test_one_of_a_release_that_timed_nothing_is_read(tmp_path: Path) -> None:
     histories.write(M, HISTORY)
     path = tmp_path / f"{M}.json"
     told = json.loads(path.read_bytes())
-    del told["loads"], told["stops"]
+    del told["loads"], told["stops"], told["fetches"]
     path.write_text(json.dumps(told))
     found, problems = Histories(tmp_path).read(at=7.0)
     assert (found, problems) == ({M: replace(HISTORY, durations=UNTIMED)}, ())

@@ -5,7 +5,7 @@ from dataclasses import replace
 from reconciler.apply.backends import BackendView
 from reconciler.apply.outcomes import BackendStopped, EffectFailed, FilesFetched
 from reconciler.loop.stopwatch import KEPT, Stopwatch
-from reconciler.plan.durations import LoadTime, StopTime
+from reconciler.plan.durations import FetchTime, LoadTime, StopTime
 from reconciler.plan.ids import Nonce
 from reconciler.plan.observed import Adoption
 from tests.backend.build import model
@@ -110,6 +110,13 @@ def test_a_stop_that_is_a_failure_says_nothing_of_a_change() -> None:
     watch.book(stopped(failure="hung"), at=8.0)
     watch.see(SPEC, [loaded(start=10.0)])
     assert (watch.past(M).loads, watch.past(M).stops) == ((TIMED,), ())
+
+
+def test_a_download_is_timed_by_what_came_for_it() -> None:
+    watch = Stopwatch()
+    watch.book(replace(FETCHED, size_bytes=0), at=9.0)
+    watch.book(FETCHED, at=9.0)
+    assert watch.past(M).fetches == (FetchTime(size_bytes=5, seconds=9.0),)
 
 
 def test_a_model_that_is_gone_is_forgotten() -> None:

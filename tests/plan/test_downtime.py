@@ -41,6 +41,16 @@ def test_one_that_makes_way_is_missed_until_its_successor_serves() -> None:
     )
 
 
+def test_a_download_that_needs_the_room_of_what_serves_is_missed_too() -> None:
+    found = of(end(), FETCH, START)
+    assert (found.seconds, found.ready_seconds) == (145.0, 145.0)
+    assert found.reason.startswith("it stops to make room for the download; ")
+    unknown = downtime(
+        [end(), FETCH, START], serving=OLD, load=LOAD, stop=STOP, download_seconds=None
+    )
+    assert unknown.seconds is None
+
+
 def test_a_surge_is_no_gap() -> None:
     found = of(FETCH, START, end())
     assert (found.seconds, found.ready_seconds) == (0.0, 140.0)

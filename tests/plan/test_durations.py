@@ -11,8 +11,10 @@ from reconciler.plan.durations import (
     UNTIMED,
     Durations,
     Expected,
+    FetchTime,
     LoadTime,
     StopTime,
+    expected_fetch,
     expected_load,
     expected_stop,
     expected_wait,
@@ -85,6 +87,21 @@ def test_a_stop_is_its_drain_and_its_end() -> None:
 def test_a_load_that_took_nobodys_place_says_nothing_of_waits() -> None:
     assert expected_wait(Durations(loads=(load(4.0), load(4.0, waited_seconds=2.0)))) == 2.0
     assert expected_wait(UNTIMED) == 0.0
+
+
+def test_a_download_is_expected_at_the_rate_of_earlier_ones() -> None:
+    past = Durations(
+        fetches=(
+            FetchTime(size_bytes=100_000_000, seconds=1.0),
+            FetchTime(size_bytes=300_000_000, seconds=1.0),
+            FetchTime(size_bytes=500, seconds=1.0),
+        )
+    )
+    assert expected_fetch([UNTIMED, past], 1_000_000_000) == Expected(
+        seconds=5.0, why="at 200 MB/s, the median of 2 downloads here"
+    )
+    assert expected_fetch([past], 0).seconds == 0.0
+    assert expected_fetch([UNTIMED], 1).seconds is None
 
 
 SECONDS = st.floats(min_value=0.0, max_value=1e5)
