@@ -15,12 +15,13 @@ from reconciler.loop.intent import Understanding
 from reconciler.loop.keeping import Keeping
 from reconciler.loop.observation import Look
 from reconciler.loop.pardons import Pardons
+from reconciler.loop.rails import Rails, overlaid, runs_of
 from reconciler.manifest.problem import Problem
 from reconciler.manifest.resolve import FileInput, resolve
 from reconciler.manifest.select import select
 from reconciler.plan.actions import Plan
-from reconciler.plan.changes import NodeChanges
-from reconciler.plan.desired import Desired, ModelSpec
+from reconciler.plan.changes import CHANGING, NodeChanges
+from reconciler.plan.desired import Desired, ModelSpec, WaitingRevision
 from reconciler.plan.downtime import downtime
 from reconciler.plan.durations import UNTIMED, expected_load, expected_stop, expected_wait
 from reconciler.plan.evictions import Evictions
@@ -33,6 +34,7 @@ WAIT_SECONDS = 30.0
 """For the rehearsal before this one to end."""
 CANDIDATE = "the candidate"
 """As its revision is called."""
+_AWAITED = "all of it waits for a confirmation"
 
 
 class Grounds(Protocol):
@@ -69,6 +71,7 @@ class Rehearsals:
         hub: Hub,
         keeping: Keeping,
         pardons: Pardons,
+        rails: Rails,
         status: Callable[[], Status],
     ) -> None:
         self._loop = loop
@@ -76,6 +79,7 @@ class Rehearsals:
         self._hub = hub
         self._keeping = keeping
         self._pardons = pardons
+        self._rails = rails
         self._status = status
         self._turn = asyncio.Lock()
 
@@ -107,8 +111,13 @@ class Rehearsals:
             wanted = select(resolution.manifest, node=node, revision=CANDIDATE)
         if wanted is None:
             raise Transient("cannot tell what would be done: no valid manifest was read yet")
+        ground, waiting = await self._loop.ground(), None
+        if files is not None:
+            wanted = overlaid(wanted, self._rails.suspensions)
+            views = (each for views in ground.seen.views.values() for each in views)
+            waiting = self._rails.judge(wanted, before, runs_of(views, ground.deliberation.books))
         question = _Question(
-            ground=await self._loop.ground(),
+            ground=ground,
             wanted=wanted,
             before=before,
             status=self._status(),
@@ -118,7 +127,8 @@ class Rehearsals:
         )
         found: list[NodeChanges] = []
         await in_daemon_thread(lambda: found.append(question.answer()), name="rehearsal")
-        return Foretold(changes=found[0], problems=problems)
+        changes = found[0] if waiting is None else _awaited(found[0], waiting)
+        return Foretold(changes=changes, problems=problems)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,6 +246,15 @@ class _Question:
             return self.keeping.foresee(looks, self.ground.seen, later), ()
         except Transient as exc:
             return NO_EVICTIONS, (str(exc),)
+
+
+def _awaited(made: NodeChanges, waiting: WaitingRevision) -> NodeChanges:
+    """All of it waits."""
+    changes = tuple(
+        replace(each, held=each.held or _AWAITED) if each.verb in CHANGING else each
+        for each in made.changes
+    )
+    return replace(made, changes=changes, notes=(waiting.foretold, *made.notes))
 
 
 def _unheld(wanted: Desired) -> Desired:

@@ -301,6 +301,7 @@ async def assembled(
             hub=Hub(offer=offers.ask_once, hint=hints.ask_once),
             keeping=keeping,
             pardons=pardons,
+            rails=rails,
             status=board.current,
         )
         yield Parts(

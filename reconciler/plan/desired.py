@@ -169,12 +169,21 @@ class WaitingRevision:
 
     @property
     def reason(self) -> str:
+        lets = f"`xgen-model reconcile --confirm {self.short}` lets it"
+        return f"revision {self.short} waits for confirmation: {self._why}; {lets}"
+
+    @property
+    def foretold(self) -> str:
+        """Of one that is not there yet."""
+        return f"it would wait for confirmation: {self._why}"
+
+    @property
+    def _why(self) -> str:
         more = len(self.stops) - _NAMED
         names = ", ".join(self.stops[:_NAMED]) + (f" and {more} more" if more > 0 else "")
         return (
-            f"revision {self.short} waits for confirmation: it would stop {len(self.stops)} of "
-            f"{self.running} running models ({names}), and the stop limit is {self.limit}; "
-            f"`xgen-model reconcile --confirm {self.short}` lets it"
+            f"it would stop {len(self.stops)} of {self.running} running models ({names}), and the "
+            f"stop limit is {self.limit}"
         )
 
     @property

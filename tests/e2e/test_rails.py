@@ -51,6 +51,9 @@ def test_a_mass_deletion_waits_over_a_restart_until_it_is_confirmed(agent: Agent
     why = condition(agent, "ConfirmationNeeded") or ""
     assert f"revision {revision[:12]} waits for confirmation: it would stop 3 of 4" in why
     assert "(b, c, d)" in why
+    candidate = agent.manifests / "models.yaml"
+    plan = command(agent, "plan", "--manifest", str(candidate))
+    assert "it would wait for confirmation: it would stop 3 of 4 running models" in plan.stdout
     held = agent.client.get(f"{agent.url}/api/management/plan").json()["held"]
     assert [(each["action"], each["model"]) for each in held] == [
         ("StopBackend", name) for name in "bcd"
