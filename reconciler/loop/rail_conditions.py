@@ -14,7 +14,7 @@ def rail_facts(now: Understanding) -> Iterator[Fact]:
         by_command = any(each.place is None for each in of_node)
         reason = Reason.COMMAND if by_command else Reason.MANIFEST
         who = "; ".join(f"suspended {each.said}" for each in of_node) or "suspended"
-        yield Fact(ConditionType.SUSPENDED, True, reason, f"{who}: nothing is started or stopped")
+        yield Fact(ConditionType.SUSPENDED, True, reason, f"{who}; nothing is started or stopped")
     of_models = [each for each in suspensions if each.model is not None]
     if of_models:
         by_command = any(each.place is None for each in of_models)

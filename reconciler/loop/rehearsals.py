@@ -274,5 +274,6 @@ def _held(made: Plan, wanted: Desired) -> Mapping[ModelName, str]:
         elif outlook is not None and outlook.target is not None:
             held[action.model] = outlook.target.reason
         else:
-            held[action.model] = outlook.reason if outlook is not None else action.reason
+            said_of = outlook.reason if outlook is not None else action.reason
+            held[action.model] = said_of.partition("; ")[2] or said_of  # not that it serves
     return held

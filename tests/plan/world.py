@@ -33,6 +33,7 @@ from reconciler.plan.ids import (
     Place,
     SpecHash,
 )
+from reconciler.plan.maintenance import Maintenance
 from reconciler.plan.observed import (
     EffectKind,
     Failure,
@@ -47,6 +48,7 @@ from reconciler.plan.observed import (
 )
 from reconciler.plan.planner import plan
 from reconciler.plan.retry import after_failure, next_attempt_at
+from reconciler.plan.suspension import Suspension
 
 Content = tuple[ModelName, SpecHash]
 
@@ -78,6 +80,8 @@ class World:
     now: float = 1000.0
     manifest: dict[ModelName, DesiredModel] | None = None
     suspend: bool = False
+    suspensions: tuple[Suspension, ...] = ()
+    maintenance: Maintenance | None = None
     processes_read: bool = False
     max_parallel_loads: int = 2
     cached: dict[Content, FilesDigest] = field(default_factory=dict)
@@ -92,7 +96,13 @@ class World:
         if self.manifest is None:
             return None
         models = tuple(self.manifest[name] for name in sorted(self.manifest))
-        return Desired(node=NodeName("node"), revision="r", models=models, suspend=self.suspend)
+        return Desired(
+            node=NodeName("node"),
+            revision="r",
+            models=models,
+            suspend=self.suspend,
+            suspensions=self.suspensions,
+        )
 
     def observed(self) -> Observed:
         names = {*(self.manifest or {}), *self.processes, *self.under_way}
@@ -101,6 +111,7 @@ class World:
             models={name: self._model(name) for name in sorted(names)},
             leftovers=tuple(self.leftovers),
             max_parallel_loads=self.max_parallel_loads,
+            maintenance=self.maintenance,
         )
 
     def _model(self, name: ModelName) -> ObservedModel:
