@@ -68,6 +68,8 @@ class EventKind(StrEnum):
     ENGINE_CHANGED = "EngineChanged"
     ENGINE_LOST = "EngineLost"
     GPUS_CHANGED = "GpusChanged"
+    DRIFT_FOUND = "DriftFound"
+    DRIFT_ENDED = "DriftEnded"
     TICK_FAILED = "TickFailed"
     COMMAND_RECEIVED = "CommandReceived"
     SUSPENSION_ENDED = "SuspensionEnded"

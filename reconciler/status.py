@@ -162,6 +162,30 @@ class Engine:
     problem: str | None = None
 
 
+class DriftKind(StrEnum):
+    """What came to be otherwise without anybody having asked for it. docs/drift.md says of each
+    what is done."""
+
+    PROCESS_ENDED = "ProcessEnded"
+    LAUNCH_DIFFERS = "LaunchDiffers"
+    FILES_CHANGED = "FilesChanged"
+    GPU_STRANGER = "GpuStranger"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drift:
+    """`model` None: of the node. `what` was found, and what was `done` about it: clauses. `since`:
+    RFC 3339, UTC. `pid`, `size_bytes`: of a process that is not ours; None: not told."""
+
+    kind: DriftKind
+    model: ModelName | None
+    what: str
+    done: str
+    since: str
+    pid: int | None = None
+    size_bytes: int | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelStatus:
     """One model that is selected for this node, or still runs here.
@@ -203,6 +227,7 @@ class ModelStatus:
     retry_at: str | None = None
     """When the next try is due: RFC 3339, UTC."""
     conditions: tuple[Condition, ...] = ()
+    drift: tuple[Drift, ...] = ()
     detail: ModelDetail = ModelDetail()
 
 
@@ -275,6 +300,8 @@ class Status:
     models: tuple[ModelStatus, ...] = ()
     elsewhere: tuple[Elsewhere, ...] = ()
     conditions: tuple[Condition, ...] = ()
+    drift: tuple[Drift, ...] = ()
+    """Of the node itself; each model has its own."""
     ready: bool = False
     """`/readyz`: latched once true (design §9)."""
     draining: bool = False

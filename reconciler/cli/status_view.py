@@ -154,11 +154,11 @@ def _notes(server: Json, *, verbose: bool) -> Iterator[RenderableType]:
         yield Text(f"\n{node}: {crashed}", style="yellow")
     if problem := why_none_is_left(server):
         yield Text(f"\n{node}: {problem}", style="yellow")
+    yield from _drift(node, server.get("drift", ()))
     for model in server.get("models", ()):
         if newer := model.get("newer"):
             yield Text(f"\n{model['name']}: {newer.get('reason')}", style="yellow")
-        if drift := (model.get("engine") or {}).get("drift"):
-            yield Text(f"\nengine of {model['name']}: {drift}", style="yellow")
+        yield from _drift(model["name"], model.get("drift", ()))
         for warning in model.get("warnings", ()):
             yield Text(f"\n{model['name']}: {warning}", style="yellow")
         if lines := model.get("last_lines"):
@@ -170,6 +170,12 @@ def _notes(server: Json, *, verbose: bool) -> Iterator[RenderableType]:
     yield from every(node, server.get("conditions", ()))
     for model in server.get("models", ()):
         yield from every(model["name"], model.get("conditions", ()))
+
+
+def _drift(subject: object, drift: Iterable[Json]) -> Iterator[Text]:
+    """What came to be otherwise by itself, and what was done about it."""
+    for each in drift:
+        yield Text(f"\n{subject}: {each['what']}; {each['done']}", style="yellow")
 
 
 def _frozen(server: Json, loop: Json) -> str:

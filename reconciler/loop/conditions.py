@@ -106,9 +106,9 @@ def source_facts(now: Understanding) -> Iterable[Fact]:
     elif now.desired is not None and now.waiting is not None:
         said = "valid; the revision before it stays in force until this one is confirmed"
         yield Fact(ConditionType.MANIFEST_VALID, True, Reason.WAITING, said)
-    elif now.desired is not None and now.whole:
+    elif now.desired is not None and (now.whole or now.waiting is not None):
         warnings = "; ".join(str(problem) for problem in now.problems)
-        said = warnings or "taken up whole"
+        said = warnings or ("taken up whole" if now.whole else "it waits for a confirmation")
         yield Fact(ConditionType.MANIFEST_VALID, True, Reason.VALID, said)
     elif now.desired is None:
         said = "no valid manifest was read yet; nothing is started or stopped"

@@ -1,6 +1,6 @@
 """Turns each plan into the status, and publishes it when it differs from the one before."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 import structlog
@@ -23,6 +23,7 @@ from reconciler.loop.conditions import (
     stamped,
     too_large,
 )
+from reconciler.loop.drifts import NOTHING_SIGHTED, Drifts, Sighting
 from reconciler.loop.engine_report import engines_of
 from reconciler.loop.intent import Understanding
 from reconciler.loop.rail_conditions import rail_facts
@@ -52,10 +53,12 @@ class Publisher:
         publish: Callable[[Status], None],
         clock: Clock,
         chronicle: Chronicle,
+        drifts: Drifts,
         inventory: Callable[[], Inventory] = Inventory,
     ) -> None:
         self._inventory = inventory
         self._chronicle = chronicle
+        self.drifts = drifts
         self._status = status
         self._publish = publish
         self._clock = clock
@@ -73,8 +76,10 @@ class Publisher:
         facts: Mapping[ModelName, ModelFacts],
         understanding: Understanding,
         *,
+        sighting: Sighting = NOTHING_SIGHTED,
         roll: Roll | None = None,
         waits: Sequence[str] = (),
+        held: Collection[ModelName] = (),
         doubts: Sequence[str] = (),
         over_budget: str | None = None,
         history: Sequence[str] = (),
@@ -82,6 +87,7 @@ class Publisher:
         """Publish what a tick came to.
 
         `roll`: the GPUs; None: nobody has looked yet. `waits`: what holds up the node as a whole.
+        `held`: models for which something is to be begun that a rail holds back.
         `doubts`: processes and records that are left alone, because they are not surely ours.
         `over_budget`: of the cache, if it is too large. `history`: what is not known of models, or
         would not be after a restart.
@@ -99,13 +105,19 @@ class Publisher:
             ),
             key=lambda model: model.name,
         )
-        revision = understanding.revision.attempted or understanding.revision.applied
+        applied, attempted = understanding.revision.applied, understanding.revision.attempted
+        revision = attempted or applied
+        of_models = revision if understanding.whole else applied  # the rest counts as it was
         models = [
             self._with_conditions(
-                model, _wish(facts[model.name], suspended=suspends(model.name)), revision
+                model,
+                _wish(facts[model.name], suspended=suspends(model.name), due=model.name in held),
+                of_models,
             )
             for model in models
         ]
+        drift = self.drifts.see(models, sighting)
+        models = [replace(model, drift=drift(model.name)) for model in models]
         summary = Summary(
             understanding=understanding,
             models=models,
@@ -140,6 +152,7 @@ class Publisher:
                 devices=devices_of(roll) if roll is not None else (),
                 engines=engines,
                 models=tuple(models),
+                drift=drift(None),
                 elsewhere=desired.elsewhere if desired else (),
                 unknown_because=understanding.unknown_because,
                 ready=self._status.ready or ready,
@@ -212,13 +225,14 @@ def _no_model(model: ModelName) -> bool:
     return False
 
 
-def _wish(facts: ModelFacts, *, suspended: bool) -> Wish:
+def _wish(facts: ModelFacts, *, suspended: bool, due: bool) -> Wish:
     effect = facts.effect
-    held = (Reason.SUSPENDED, "suspended") if suspended else None
+    held = Reason.SUSPENDED if suspended else Reason.HELD if due else None
     return Wish(
         there=facts.desired is not None,
         under_way=effect is not None and not effect.aborting,
         held=held,
+        due=due,
     )
 
 

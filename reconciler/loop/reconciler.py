@@ -4,7 +4,7 @@ Everything else only calls `wake()`. Nothing but this task writes the books or t
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 
 import structlog
@@ -31,13 +31,13 @@ from reconciler.loop.pace import Rests, give_way
 from reconciler.loop.pardons import Pardons
 from reconciler.loop.publisher import Publisher
 from reconciler.loop.rails import Rails, runs_of
-from reconciler.loop.report import ModelFacts, planned
+from reconciler.loop.reporter import Reporter
 from reconciler.loop.reverts import note_good, want
 from reconciler.loop.revisions import Revisions
 from reconciler.loop.standstill import Scene, Standstill, standstill
 from reconciler.loop.troubles import Troubles
 from reconciler.metrics import Metrics, TickResult
-from reconciler.plan.actions import Outlook, Plan, Retraction
+from reconciler.plan.actions import Plan, Retraction
 from reconciler.plan.desired import Desired, DesiredModel
 from reconciler.plan.ending import NOBODY, OnExit, ending
 from reconciler.plan.ids import ModelName, Nonce
@@ -82,7 +82,6 @@ class Reconciler:
         self._reverts = deliberation.reverts
         self._books = deliberation.books
         self._gpus = deliberation.gpus
-        self._drifts = drifts
         self._archive = archive
         self._keeping = keeping
         self._inquiries = inquiries
@@ -93,12 +92,23 @@ class Reconciler:
         self._publisher = publisher
         self._chronicle = chronicle
         self._troubles = troubles
-        self._revisions = revisions
         self._metrics = metrics
-        self._show_plan = show_plan
         self._rails = rails
         self._runs = lambda: runs_of(backends.live(), deliberation.books)
         self._wakeup = wakeup
+        self._reporter = Reporter(
+            deliberation=deliberation,
+            launches=drifts,
+            archive=archive,
+            backends=backends,
+            effects=effects,
+            clock=clock,
+            publisher=publisher,
+            chronicle=chronicle,
+            revisions=revisions,
+            rails=rails,
+            show_plan=show_plan,
+        )
         self._ending = False
         self._leaves = False
         self._closed = False
@@ -211,7 +221,7 @@ class Reconciler:
             made = self._standstill.made
         else:
             made = await self._move(scene, now)
-        self._show(made, understanding, now)
+        self._reporter.show(made, understanding, now)
         self._count(made, understanding, now)
         times = (made.next_at, self._rails.next_at(now))
         return min((each for each in times if each is not None), default=None)
@@ -233,12 +243,10 @@ class Reconciler:
         reverts = self._reverts
         self._troubles.tell(self._books, reverts.reversions, reverts.told(made), reverts.given)
         await self._dispatch(made, looks, now)
-        await self._report(made, scene)
+        kept = await self._reporter.report(made, scene)
         if self._deliberation.surges.note(made.staying):
             self._wakeup.set()
-        written = await self._revisions.see(self._publisher.status, scene.understanding)
-        unsaved = self._archive.unsaved or self._gpus.problems or self._rails.problems
-        if written and not unsaved:
+        if kept:
             self._standstill = standstill(scene, there, made)
         return made
 
@@ -282,6 +290,7 @@ class Reconciler:
         for exited in exits:
             self._books.book_exit(exited)
             self._chronicle.exited(exited)
+            self._publisher.drifts.exited(exited)
         for outcome in outcomes:
             self._books.book_outcome(outcome, at=now)
             self._chronicle.outcome(outcome)
@@ -289,10 +298,12 @@ class Reconciler:
                 self._metrics.time_fetch(outcome.seconds)
         for ended in self._backends.take_ended_unseen():
             self._chronicle.ended_unseen(ended)
+            self._publisher.drifts.ended_unseen(ended)
         for rewritten in self._backends.custody.take_rewritten():
             self._troubles.record_rewritten(rewritten)
         for news in self._keeping.news():
             self._chronicle.cache_changed(news)
+            self._publisher.drifts.cache_changed(news)
         return bool(exits or outcomes)
 
     async def _remember(self, scene: Scene) -> None:
@@ -330,69 +341,3 @@ class Reconciler:
             return Prepared(desired=look.desired, files=look.files, choice=look.assessment.choice)
         last = self._last.get(model)
         return Prepared(desired=last, files=None, choice=None) if last else None
-
-    async def _report(self, made: Plan, scene: Scene) -> None:
-        seen, looks = self._observer.see(), scene.looks
-        drifts = await self._drifts.look(looks, seen.views)
-        facts = {
-            outlook.model: self._facts(outlook, scene, seen, drifts) for outlook in made.outlook
-        }
-        self._chronicle.noticed(
-            {name: each.reason for name, each in scene.noticed.items() if name in facts},
-            unseen={name for name, each in scene.noticed.items() if each.push is None},
-        )
-        await self._publisher.report(
-            made.outlook,
-            facts,
-            scene.understanding,
-            roll=scene.gpus.roll,
-            waits=made.notes,
-            doubts=scene.doubts,
-            over_budget=scene.over_budget,
-            history=(
-                *self._archive.problems,
-                *self._gpus.problems,
-                *self._revisions.problems,
-                *self._rails.problems,
-                *scene.unkept,
-            ),
-        )
-
-    def _show(self, made: Plan, understanding: Understanding, now: float) -> None:
-        self._show_plan(
-            planned(
-                made,
-                self._effects.in_flight(),
-                revision=understanding.revision.applied,
-                waits=made.notes,
-                now=now,
-                wall=self._clock.wall,
-            )
-        )
-
-    def _facts(
-        self,
-        outlook: Outlook,
-        scene: Scene,
-        seen: Seen,
-        drifts: Mapping[Nonce, str],
-    ) -> ModelFacts:
-        model = outlook.model
-        look = scene.looks.get(model)
-        return ModelFacts(
-            desired=look.desired if look else None,
-            views=seen.views.get(model, ()),
-            effect=seen.in_flight.get(model),
-            choice=look.assessment.choice if look else None,
-            restarts=self._books.restarts(model),
-            restart_causes=self._books.restart_causes(model),
-            failure=self._reverts.failure(model, self._books),
-            recent_failures=self._books.recent_failures(model),
-            last_lines=self._books.last_lines(model),
-            progress=self._effects.progress(model),
-            files=look.files if look else None,
-            noticed=scene.noticed.get(model),
-            drifts=drifts,
-            degraded=self._reverts.degraded(outlook),
-            past=self._books.stopwatch.past(model),
-        )

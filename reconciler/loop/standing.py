@@ -40,12 +40,12 @@ _FAULTS = frozenset({State.ERROR, State.BLOCKED})
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
     """What is wanted of a model beside what its status says. `there`: the manifest has it.
-    `under_way`: an effect works on it. `held`: why nothing would be begun for it, with the reason
-    that says which rail holds it; None: none does. `due`: something is to be begun, and is held."""
+    `under_way`: an effect works on it. `held`: by which kind of rail nothing would be begun for it;
+    None: by none. `due`: something is to be begun, and is held."""
 
     there: bool
     under_way: bool = False
-    held: tuple[Reason, str] | None = None
+    held: Reason | None = None
     due: bool = False
 
 
@@ -77,7 +77,7 @@ def model_facts(model: ModelStatus, wish: Wish) -> tuple[Fact, ...]:
     if goal is State.BLOCKED:
         reason, stalled = Reason.BLOCKED, True
     elif wish.held is not None and not wish.under_way and not {goal, model.state} & _MOVES:
-        reason, why = wish.held
+        reason = wish.held
     else:
         reason, moves = _on_the_way(model, goal), True
     still = reason if stalled or not moves else Reason.CLEAR
@@ -167,7 +167,7 @@ def _against(now: Summary) -> Iterable[tuple[Reason, str]]:
         yield Reason.NOTHING_GOOD_YET, "no valid manifest was read yet"
     if know.waiting is not None:
         yield Reason.STOP_LIMIT, know.waiting.reason
-    elif know.location and know.source_error is None and not know.whole:
+    elif _is_refused(know):
         yield Reason.INVALID, "the newest manifest was not taken up whole"
     amiss = {model.name: _of(model, ConditionType.READY) for model in now.models}
     stalled = [each for each in now.models if _is(each, ConditionType.STALLED)]
@@ -186,6 +186,12 @@ def _against(now: Summary) -> Iterable[tuple[Reason, str]]:
         yield Reason.WAITING, wait
 
 
+def _is_refused(know: Understanding) -> bool:
+    """In whole or in part; not what only waits for a confirmation."""
+    read = know.location != "" and know.source_error is None
+    return read and not know.whole and know.waiting is None
+
+
 def _reconciling(now: Summary) -> Fact:
     moving = _those(now.models, ConditionType.RECONCILING)
     if moving:
@@ -196,6 +202,9 @@ def _reconciling(now: Summary) -> Fact:
     if now.suspended:
         said = "suspended: nothing is begun"
         return Fact(ConditionType.RECONCILING, False, Reason.SUSPENDED, said)
+    if now.understanding.waiting is not None:
+        said = now.understanding.waiting.reason
+        return Fact(ConditionType.RECONCILING, False, Reason.STOP_LIMIT, said)
     held = {
         model.name: each
         for model in now.models
@@ -211,7 +220,7 @@ def _stalled(now: Summary) -> Fact:
     know = now.understanding
     if know.waiting is not None:
         return Fact(ConditionType.STALLED, True, Reason.STOP_LIMIT, know.waiting.reason)
-    if know.location and know.source_error is None and not know.whole:
+    if _is_refused(know):
         said = "the newest manifest has errors: ManifestValid has them"
         return Fact(ConditionType.STALLED, True, Reason.INVALID, said)
     stalled = _those(now.models, ConditionType.STALLED)

@@ -39,6 +39,7 @@ from reconciler.loop.chronicle import Chronicle
 from reconciler.loop.clock import Clock
 from reconciler.loop.commands import Commands
 from reconciler.loop.deliberation import Deliberation
+from reconciler.loop.drifts import Drifts
 from reconciler.loop.fallbacks import Fallbacks
 from reconciler.loop.foresight import Hub
 from reconciler.loop.gpus import GpuLedger
@@ -224,6 +225,7 @@ async def assembled(
             publish=board.publish,
             clock=clock,
             chronicle=chronicle,
+            drifts=Drifts(journal, clock),
             inventory=lambda: engines.inventory,
         )
         attempts = AttemptsFile(settings.data_dir / REVISIONS, hold_folder)

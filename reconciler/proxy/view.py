@@ -50,6 +50,7 @@ def server(status: Status, in_flight: InFlight, beat: Beat) -> Json:
         "engines": _engines(status.engines),
         "agent": asdict(status.agent) if status.agent else None,
         "unknown_because": status.unknown_because,
+        "drift": [asdict(each) for each in status.drift],
         **moment(beat),
     }
 
@@ -128,6 +129,7 @@ def one_model(model: ModelStatus, in_flight: InFlight) -> Json:
             for each in model.draining
         ],
         "conditions": [_condition(condition) for condition in model.conditions],
+        "drift": [asdict(each) for each in model.drift],
     }
 
 

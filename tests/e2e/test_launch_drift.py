@@ -35,6 +35,9 @@ def test_flags_that_an_upgrade_gives_are_shown_and_restart_nothing(agent: Agent)
     assert drifted["engine"]["drift"] == said
     assert (drifted["pid"], drifted["restarts"]) == (old["a"], 0)
     assert said in " ".join(xgen_model("status", "--data-dir", str(agent.data)).stdout.split())
+    (drift,) = drifted["drift"]
+    assert (drift["kind"], drift["what"]) == ("LaunchDiffers", said)
+    assert drift["done"] == "nothing is restarted for it; used from the next start on"
     untouched = agent.model("b")
     assert untouched is not None
     assert untouched["engine"]["drift"] is None

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from reconciler.events import Journal
 from reconciler.loop.chronicle import Chronicle
+from reconciler.loop.drifts import Drifts
 from reconciler.loop.intent import Understanding
 from reconciler.loop.publisher import Publisher
 from reconciler.loop.report import ModelFacts
@@ -37,6 +38,7 @@ class Published(list[Status]):
             publish=self.append,
             clock=clock or Clock(),
             chronicle=Chronicle(journal),
+            drifts=Drifts(journal, clock or Clock()),
         )
 
 

@@ -9,9 +9,10 @@ from reconciler.condition import Condition, ConditionType, Reason
 from reconciler.loop.conditions import stamped
 from reconciler.loop.intent import Understanding
 from reconciler.loop.standing import Summary, Wish, model_facts, node_facts
-from reconciler.plan.desired import Desired, ModelType
+from reconciler.plan.desired import Desired, ModelType, WaitingRevision
 from reconciler.plan.ids import ModelName, NodeName, Nonce, SpecHash
 from reconciler.plan.phase import State
+from reconciler.plan.stop_limit import StopLimit
 from reconciler.status import DrainingStatus, Endpoint, ModelDetail, ModelStatus, TargetStatus
 
 READY, RECONCILING = ConditionType.READY, ConditionType.RECONCILING
@@ -19,6 +20,7 @@ STALLED, DEGRADED = ConditionType.STALLED, ConditionType.DEGRADED
 ENDPOINT = Endpoint(nonce=Nonce("n"), host="127.0.0.1", port=1)
 DESIRED = Desired(node=NodeName("n"), revision="r")
 TAKEN = Understanding(desired=DESIRED, location="/x", whole=True)
+WAITING = WaitingRevision(revision="r2", stops=(), running=4, limit=StopLimit(count=0))
 OLD = DrainingStatus(nonce=Nonce("old"), pid=1, spec_hash=SpecHash("1:o"), reason="drains")
 
 
@@ -87,7 +89,7 @@ def test_what_serves_again_is_not_degraded_by_what_was() -> None:
 
 
 def test_a_held_change_is_neither_on_its_way_nor_stalled() -> None:
-    held = replace(WANTED, held=(Reason.SUSPENDED, "suspended"))
+    held = replace(WANTED, held=Reason.SUSPENDED)
     assert reasons(model(), held) == (Reason.AS_WANTED, READY)
     assert reasons(model(State.PENDING), held) == (Reason.SUSPENDED,)
     assert reasons(model(), replace(held, due=True)) == (Reason.SUSPENDED,)
@@ -111,6 +113,15 @@ def test_before_the_first_read_nobody_knows() -> None:
     assert (said[READY].status, said[READY].reason) == ("Unknown", Reason.NOT_READ_YET)
 
 
+def test_a_revision_that_waits_for_a_confirmation_is_held_and_not_refused() -> None:
+    waits = replace(TAKEN, whole=False, desired=replace(DESIRED, waiting=WAITING))
+    said = of_node(Summary(understanding=waits, models=()))
+    assert (said[READY].status, said[READY].reason) == ("False", Reason.STOP_LIMIT)
+    assert (said[RECONCILING].status, said[RECONCILING].reason) == ("False", Reason.STOP_LIMIT)
+    assert (said[STALLED].status, said[STALLED].reason) == ("True", Reason.STOP_LIMIT)
+    assert "waits for confirmation" in said[READY].message
+
+
 def test_a_refused_manifest_stalls_the_node() -> None:
     refused = replace(TAKEN, whole=False)
     said = of_node(Summary(understanding=refused, models=()))
@@ -131,7 +142,7 @@ wishes = st.builds(
     Wish,
     there=st.booleans(),
     under_way=st.booleans(),
-    held=st.sampled_from([None, (Reason.SUSPENDED, "s"), (Reason.HELD, "h")]),
+    held=st.sampled_from([None, Reason.SUSPENDED, Reason.HELD]),
     due=st.booleans(),
 )
 
@@ -161,7 +172,7 @@ def test_each_condition_of_a_model_is_true_only_where_it_is(
         assert not true - {READY}
     elif not {RECONCILING, STALLED} & true:  # it is held, and says by what
         assert wish.held is not None
-        assert said[READY].reason is wish.held[0]
+        assert said[READY].reason is wish.held
     fault = goal in (State.ERROR, State.BLOCKED) or status.degraded is not None
     if fault and not settled(status, wish):
         assert DEGRADED in true
@@ -176,6 +187,7 @@ def test_each_condition_of_a_model_is_true_only_where_it_is(
             TAKEN,
             replace(TAKEN, whole=False),
             replace(TAKEN, source_error="gone"),
+            replace(TAKEN, whole=False, desired=replace(DESIRED, waiting=WAITING)),
             replace(TAKEN, location="", desired=None, whole=False),
             replace(TAKEN, desired=None, whole=False),
         ]
