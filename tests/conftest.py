@@ -41,6 +41,7 @@ KNOWN = (
     "no cgroup v2 that can be written",
     "no prebuilt llama-server for this machine",
     "no aiperf for this Python",
+    "no prebuilt kubectl for this machine",
 )
 """What a machine may lack that the tests cannot install; each is printed at the end of the run."""
 

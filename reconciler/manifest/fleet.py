@@ -10,7 +10,7 @@ from reconciler.manifest.fleet_model import Fleet, FleetGpu, FleetNode
 from reconciler.manifest.problem import Finding, Loc, Problem, dotted, position, shown
 from reconciler.manifest.text import at_start, decoded
 from reconciler.manifest.tree import Node, locate, plain
-from reconciler.manifest.yaml_tree import compose
+from reconciler.manifest.yaml_text import compose
 from reconciler.plan.gpus import one_spelling
 from reconciler.plan.ids import Place
 

@@ -18,7 +18,7 @@ from reconciler.manifest.rail_places import Suspends, suspends
 from reconciler.manifest.rules import rule_findings
 from reconciler.manifest.text import at_start, decoded
 from reconciler.manifest.tree import MappingNode, Node, ScalarNode, locate, plain
-from reconciler.manifest.yaml_tree import compose
+from reconciler.manifest.yaml_text import compose
 from reconciler.plan.ids import Place
 
 MAX_PROBLEMS = 100

@@ -4,7 +4,6 @@ JSON is read as the YAML that it is. Trees are built from the parser's events, w
 so that a hostile file meets the limits before it costs anything.
 """
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,44 +20,16 @@ from ruamel.yaml.events import (
     SequenceStartEvent,
 )
 
-from reconciler.manifest.problem import Loc, shown
+from reconciler.manifest.problem import shown
 from reconciler.manifest.syntax import syntax_message
 from reconciler.manifest.tree import Entry, MappingNode, Node, Scalar, ScalarNode, SequenceNode
+from reconciler.manifest.usual_yaml import MAX_DEPTH, MAX_NODES
+from reconciler.manifest.yaml_scalar import plain_scalar
+from reconciler.manifest.yaml_text import Composed, Flaw
 
-MAX_DEPTH = 64
 MAX_ALIASED_NODES = 10_000
 """How many nodes aliases may stand for in one file: far above any real use of anchors."""
-MAX_NODES = 200_000
-"""How many values one file may hold: some six thousand models."""
 MAX_FLAWS = 100
-MAX_DIGITS = 18
-_NULLS = frozenset({"", "~", "null", "Null", "NULL"})
-_BOOLS = {
-    **dict.fromkeys(("true", "True", "TRUE"), True),
-    **dict.fromkeys(("false", "False", "FALSE"), False),
-}
-_INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
-_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
-_NOT_JSON = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Flaw:
-    """Something that the text itself gets wrong; `loc` is empty where no path is known."""
-
-    line: int
-    column: int
-    loc: Loc
-    message: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Composed:
-    """`complete`: the text was read to its end, whatever its flaws."""
-
-    documents: tuple[Node, ...]
-    flaws: tuple[Flaw, ...]
-    complete: bool
 
 
 class _LimitPassed(Exception):
@@ -158,7 +129,9 @@ class _Composer:
         if event.style:
             value = self._repaired(text)
         elif not self._expects_key():
-            value = self._resolved(text)
+            value, wrong = plain_scalar(text)
+            if wrong is not None:
+                self.flaw(wrong)
         elif text == "<<":
             self.flaw("merge keys (<<) are not part of YAML 1.2; spec.defaults may do instead")
         node = ScalarNode(line=self.line, column=self.column, value=value)
@@ -173,28 +146,6 @@ class _Composer:
         except UnicodeDecodeError:
             self.flaw(r"a value with half of a \u surrogate pair")
             return ""
-
-    def _resolved(self, text: str) -> Scalar:
-        """A plain scalar by the core schema of YAML 1.2."""
-        if text in _NULLS:
-            return None
-        if text in _BOOLS:
-            return _BOOLS[text]
-        if _INT.fullmatch(text):
-            if len(text) > MAX_DIGITS:
-                self.flaw("a number with too many digits; put it in quotes if it is text")
-                return 0
-            return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
-        if _NOT_JSON.fullmatch(text):
-            self.flaw(f"{text} is no number here; put it in quotes if it is text")
-            return 0
-        if _FLOAT.fullmatch(text):
-            number = float(text)
-            if number in (float("inf"), float("-inf")):
-                self.flaw("a number out of range; put it in quotes if it is text")
-                return 0
-            return number
-        return text
 
     def _expects_key(self) -> bool:
         top = self.stack[-1] if self.stack else None
@@ -239,7 +190,7 @@ class _Composer:
         return str(node.value)
 
 
-def compose(text: str) -> Composed:
+def compose_any(text: str) -> Composed:
     """All documents of a YAML (or JSON) text. Never raises: what is wrong becomes a flaw."""
     composer = _Composer()
     complete = False
