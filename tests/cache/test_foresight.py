@@ -85,6 +85,25 @@ def test_what_another_agent_needs_stays_and_what_we_give_up_goes(tmp_path: Path)
     assert of(cache, "gguf/o_x", keep=[ours]).evicted == ()
 
 
+def test_of_a_revision_of_which_a_model_needs_a_part_the_rest_goes_once(tmp_path: Path) -> None:
+    cache = cache_of(tmp_path, DirectoryStore(tmp_path / "hub"), 2.5)
+    both = push(tmp_path / "hub", "o_a", "kept.gguf", "other.gguf")
+    first, second = (push(tmp_path / "hub", name) for name in ("o_b", "o_c"))
+    for file in ("kept.gguf", "other.gguf"):
+        cache.fetch(spec(both, file=file))
+    needed = pins_of([("m", cache.needed(spec(both, file="kept.gguf")))])
+    cache.keeper.pin(needed)
+    arrivals = [Arrival(prefix=each, size_bytes=MIB) for each in (first, second)]
+
+    found = cache.keeper.foresee(arrivals, needed)
+
+    assert [(each.prefix, each.size_bytes) for each in found.evicted] == [(both, MIB)]
+    assert [each.prefix for each in found.unfit] == [second]
+    cache.fetch(spec(first))
+    assert [(gone.prefix, gone.size_bytes) for gone in evicted(cache)] == [(both, MIB)]
+    assert cache.lookup(spec(both, file="kept.gguf")) is not None
+
+
 def test_without_a_budget_a_large_disk_has_room(tmp_path: Path) -> None:
     cache = cache_of(tmp_path, DirectoryStore(tmp_path / "hub"))
     assert of(cache, "gguf/o_x") == Evictions()
