@@ -1,9 +1,10 @@
 """A ConfigMap as a command reads it: once."""
 
 import asyncio
+from contextlib import aclosing
 
 from reconciler.cli.bare_imports import import_aiohttp
-from reconciler.errors import Rejected
+from reconciler.errors import Rejected, XgenError
 from reconciler.source.kubernetes_access import KubernetesAccess
 from reconciler.source.kubernetes_address import ConfigMapAddress, parse_config_map
 from reconciler.source.snapshot import Snapshot
@@ -25,18 +26,42 @@ def read_config_map(place: str, access: KubernetesAccess) -> Snapshot:
     return asyncio.run(_read(parse_config_map(place), access))
 
 
+def missing_rights(place: str, access: KubernetesAccess) -> dict[str, str]:
+    """What an agent could not do beside reading, with the cause: `watch` and `events`. Nothing is
+    written."""
+    import_aiohttp()
+    return asyncio.run(_missing(parse_config_map(place), access))
+
+
+async def _missing(address: ConfigMapAddress, access: KubernetesAccess) -> dict[str, str]:
+    from reconciler.source.kubernetes_api import KubernetesApi
+
+    missing = {}
+    async with aclosing(KubernetesApi(access, answer_seconds=_ANSWER_SECONDS)) as api:
+        try:
+            found = await api.find(address)
+            seconds = _ANSWER_SECONDS
+            changes = api.changes(address, found.version, seconds=seconds, grace_seconds=0.0)
+            async with aclosing(changes):
+                await anext(changes)
+        except XgenError as exc:
+            missing["watch"] = str(exc)
+        try:
+            await api.may_create_event(address.namespace)
+        except XgenError as exc:
+            missing["events"] = str(exc)
+    return missing
+
+
 async def _read(address: ConfigMapAddress, access: KubernetesAccess) -> Snapshot:
     # Here: no other manifest needs them.
     from reconciler.source.kubernetes_api import KubernetesApi
     from reconciler.source.kubernetes_failures import NOT_FOUND, ApiFailed
     from reconciler.source.kubernetes_reader import ConfigMapReader
 
-    api = KubernetesApi(access, answer_seconds=_ANSWER_SECONDS)
-    try:
+    async with aclosing(KubernetesApi(access, answer_seconds=_ANSWER_SECONDS)) as api:
         reader = ConfigMapReader(api, address)
         answer = await reader.read()
-    finally:
-        await api.close()
     if answer.snapshot.error is None:
         return answer.snapshot
     failure = reader.failure

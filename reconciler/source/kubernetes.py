@@ -89,7 +89,7 @@ class ConfigMapSource:
         finally:
             listening.cancel()
             await asyncio.wait([listening])
-            await self._api.close()
+            await self._api.aclose()
 
     async def _ask(self) -> Answer:
         answer = await self._reader.read()

@@ -77,7 +77,7 @@ class Heard:
 
 
 class KubernetesApi:
-    """One API server. Close it. Whatever fails is ApiFailed, or Rejected or Transient of a file."""
+    """One API server. Close it (`aclosing`). Raises ApiFailed; of files Rejected or Transient."""
 
     def __init__(self, access: KubernetesAccess, *, answer_seconds: float = 30.0) -> None:
         self._access = access
@@ -139,7 +139,17 @@ class KubernetesApi:
         except msgspec.DecodeError as exc:
             raise ApiFailed(NO_API) from exc
 
-    async def close(self) -> None:
+    async def may_create_event(self, namespace: str) -> None:
+        """A dry run: none is kept. Raises ApiFailed; its status is 403 where we may not."""
+        name = "xgen-model.dry-run"
+        event = {
+            "metadata": {"name": name, "namespace": namespace},
+            "involvedObject": {"kind": "ConfigMap", "namespace": namespace, "name": name},
+        }
+        path = f"/api/v1/namespaces/{namespace}/events"
+        await self._ask("POST", path, params={"dryRun": "All"}, body=event)
+
+    async def aclose(self) -> None:
         if self._session is not None:
             await self._session.close()
             self._session = None
@@ -195,7 +205,7 @@ class KubernetesApi:
         async with self._renewing:
             if self._session is None or cluster != self._cluster:
                 context = await asyncio.to_thread(ssl_context, cluster)
-                await self.close()
+                await self.aclose()
                 connector = aiohttp.TCPConnector(ssl=context, socket_factory=_socket)
                 agent = {"User-Agent": f"xgen-model/{__version__}"}
                 jar = aiohttp.DummyCookieJar()

@@ -6,6 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.cli.checks.manifest import manifest_findings
+from reconciler.manifest.policy import STRICT
+from reconciler.source.git_access import PUBLIC
+from reconciler.source.kubernetes_access import KubernetesAccess
 from reconciler.source.kubernetes_address import parse_config_map
 from reconciler.source.kubernetes_role import role
 from tests.cli.command import xgen_model
@@ -55,15 +59,36 @@ def test_a_config_map_that_cannot_be_is_bad_usage() -> None:
         assert said in done.stderr
 
 
-def test_doctor_says_what_to_do(server: Server, config: Path, tmp_path: Path) -> None:
+def test_doctor_looks_at_it(config: Path, tmp_path: Path) -> None:
+    words = ("--kubeconfig", config, "--data-dir", tmp_path / "data", "--output", "json")
+    done = xgen_model("doctor", "--manifest", PLACE, "--node", "node-a", *words)
+    found = {each["subject"]: each["message"] for each in json.loads(done.stdout)["checks"]}
+    assert found["selection"] == "node-a would run a"
+
+
+def test_doctor_says_what_to_do(server: Server, config: Path) -> None:
+    access = KubernetesAccess(kubeconfig=config)
+
+    def every(place: str = PLACE) -> list[tuple[str, str, str]]:
+        _, findings = manifest_findings(place, PUBLIC, access, "node-a", STRICT)
+        return [
+            (each.level, each.said, each.next or "")
+            for each in findings
+            if each.subject == "manifest"
+        ]
+
     def found(place: str = PLACE) -> tuple[str, str, str]:
-        words = ("--kubeconfig", config, "--data-dir", tmp_path / "data", "--output", "json")
-        done = xgen_model("doctor", "--manifest", place, *words)
-        checks = json.loads(done.stdout)["checks"]
-        each = next(check for check in checks if check["subject"] == "manifest")
-        return each["level"], each["message"], each["next"] or ""
+        return every(place)[0]
 
     assert found() == ("ok", f"{PLACE} is valid, with 1 models", "")
+    assert [level for level, _, _ in every()] == ["ok", "ok"]
+    server.forbidden = {("watch", "configmaps"), ("create", "events")}
+    _, watch, events = every()
+    assert (watch[0], events[0]) == ("warn", "warn")
+    assert watch[1].startswith("edits are seen within a minute only: cannot watch")
+    assert events[1].startswith("a bad edit is told in no Event on")
+    assert "kind: Role" in watch[2]
+    assert server.store.events() == []
     server.forbidden = {("list", "configmaps")}
     level, said, step = found()
     assert (level, "is forbidden" in said) == ("fail", True)

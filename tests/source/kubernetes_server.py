@@ -202,6 +202,8 @@ class _Handler(BaseHTTPRequestHandler):
                     }
                 case "get":
                     return store.get(resource, namespace, name)
+                case "create" if "dryRun" in query:
+                    return body
                 case "create":
                     return store.create(resource, namespace, body)
                 case "update":

@@ -25,7 +25,7 @@ async def found(access: KubernetesAccess) -> dict[str, str] | None:
         held = (await api.find(ADDRESS)).object
         return held.data if held is not None else None
     finally:
-        await api.close()
+        await api.aclose()
 
 
 def refusal(path: Path, context: str | None = None) -> str:

@@ -1,6 +1,9 @@
 """A manifest that is a ConfigMap and could not be read: the step to take."""
 
-from reconciler.cli.config_map import NotRead
+from collections.abc import Iterator
+
+from reconciler.cli.checks.finding import Finding, ok, warn
+from reconciler.cli.config_map import NotRead, missing_rights
 from reconciler.errors import XgenError
 from reconciler.source.kubernetes_access import KubernetesAccess
 from reconciler.source.kubernetes_address import ConfigMapAddress, parse_config_map
@@ -16,8 +19,7 @@ def config_map_step(place: str, access: KubernetesAccess, exc: Exception) -> str
     address = parse_config_map(place)
     match exc.status:
         case 403:
-            subject = subject_of(str(exc))
-            return f"allow it: kubectl apply -f - with\n{role(address, subject=subject)}".rstrip()
+            return _allow(address, str(exc))
         case 404:
             return f"make it, or correct --manifest: {_make(address)}"
         case 401:
@@ -29,6 +31,29 @@ def config_map_step(place: str, access: KubernetesAccess, exc: Exception) -> str
             )
         case _:
             return _try(address, access)
+
+
+def config_map_rights(place: str, access: KubernetesAccess) -> Iterator[Finding]:
+    """Of one that could be read: whether an agent would hear of changes, and tell of bad ones."""
+    address = parse_config_map(place)
+    missing = missing_rights(place, access)
+    if "watch" in missing:
+        said = f"edits are seen within a minute only: cannot watch {place}: {missing['watch']}"
+        yield warn("manifest", said, _next(address, access, missing["watch"]))
+    if "events" in missing:
+        said = f"a bad edit is told in no Event on {place}: {missing['events']}"
+        yield warn("manifest", said, _next(address, access, missing["events"]))
+    if not missing:
+        yield ok("manifest", "edits are heard of at once, and bad ones are told in Events")
+
+
+def _next(address: ConfigMapAddress, access: KubernetesAccess, cause: str) -> str:
+    return _allow(address, cause) if "(403)" in cause else _try(address, access)
+
+
+def _allow(address: ConfigMapAddress, refusal: str) -> str:
+    subject = subject_of(refusal)
+    return f"allow it: kubectl apply -f - with\n{role(address, subject=subject)}".rstrip()
 
 
 def _make(address: ConfigMapAddress) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import typer
 
 from reconciler.cli.candidate import look_at
-from reconciler.cli.checks.config_map import config_map_step
+from reconciler.cli.checks.config_map import config_map_rights, config_map_step
 from reconciler.cli.checks.finding import Finding, fail, ok, warn
 from reconciler.errors import XgenError
 from reconciler.manifest.policy import ALLOW_FLAG, ALLOW_VARIABLE, Permissions
@@ -45,7 +45,8 @@ def manifest_findings(
     if doubts := [problem for problem in problems if problem.allowed_by not in allowed]:
         warnings = "; ".join(map(str, doubts))
         found = warn("manifest", f"{said}; {warnings}", _closer(place))
-    return desired, [found, *_selection(desired)]
+    rights = config_map_rights(place, cluster) if is_config_map(place) else ()
+    return desired, [found, *rights, *_selection(desired)]
 
 
 def _allowed(permissions: Permissions) -> frozenset[str]:
