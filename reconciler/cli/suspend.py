@@ -15,7 +15,7 @@ from reconciler.cli.options import DataDir, ServerOption, data_dir
 from reconciler.cli.output import Output, OutputOption, print_json
 
 _PATH = "/api/management/suspend"
-_SPAN = re.compile(r"([0-9]+)([smhd])")
+_SPAN = re.compile(r"([1-9][0-9]{0,4})([smhd])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _CLOCK = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])")
 
@@ -55,7 +55,13 @@ def suspend(
     if until is not None and span is not None:
         raise typer.BadParameter("give either --until or --for", param_hint="--for")
     now = datetime.now(UTC)
-    end = _after(span, now) if span is not None else _at(until, now) if until is not None else None
+    end = (
+        ends_after(span, now)
+        if span is not None
+        else ends_at(until, now)
+        if until is not None
+        else None
+    )
     agent = find_agent(server, data_dir(data))
     body = {"model": model, "reason": reason, "by": by or who()}
     answer = agent.post(_PATH, body | ({"until": end.isoformat()} if end is not None else {}))
@@ -75,7 +81,7 @@ def who() -> str:
     return f"{user}@{socket.gethostname()}"
 
 
-def _after(span: str, now: datetime) -> datetime:
+def ends_after(span: str, now: datetime) -> datetime:
     found = _SPAN.fullmatch(span)
     if found is None:
         raise typer.BadParameter(
@@ -84,7 +90,7 @@ def _after(span: str, now: datetime) -> datetime:
     return now + timedelta(seconds=int(found[1]) * _SECONDS[found[2]])
 
 
-def _at(text: str, now: datetime) -> datetime:
+def ends_at(text: str, now: datetime) -> datetime:
     """The next such time of the day, by this machine's clock; or a whole one."""
     if (clock := _CLOCK.fullmatch(text)) is not None:
         local = now.astimezone()

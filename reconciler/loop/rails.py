@@ -239,7 +239,8 @@ class Rails:
             return None
         found = self._windows.look(now.windows, at)
         waits = found is not None and not found.is_open
-        return None if waits and self._notes.hurried == self._newest else found
+        hurried = self._notes.hurried is not None and self._notes.hurried == self._newest
+        return None if waits and hurried else found
 
     async def _settle(self, now: Desired | None, at: float) -> None:
         """What ends by itself: a suspension by its time, a hurry by another revision or by a

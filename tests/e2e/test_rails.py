@@ -154,3 +154,25 @@ def test_a_restart_waits_for_the_window_or_for_somebody_in_a_hurry(agent: Agent)
     done = command(agent, "reconcile", "--now")
     assert "does not wait for the maintenance window" in done.stdout
     wait_until(lambda: pids(agent, "a") not in ([None], before), what="a restarted")
+
+
+def test_a_node_under_another_name_stops_nothing_until_that_is_meant(agent: Agent) -> None:
+    agent.write(manifest(model("a")))
+    agent.start("--on-exit", "leave")
+    agent.wait_up()
+    agent.wait_state("a", "loaded")
+    before = pids(agent, "a")
+    agent.stop()
+    agent.start("--on-exit", "leave", "--node", "node-b")
+    assert not agent.comes_up()
+    assert "add --rename-node node-a" in agent.log
+    assert before[0] in agent.processes()
+
+    agent.start("--on-exit", "leave", "--node", "node-b", "--rename-node", "node-a")
+    agent.wait_up()
+    agent.wait_state("a", "loaded")
+    assert (pids(agent, "a"), agent.self_view()["node"]) == (before, "node-b")
+    agent.stop()
+    agent.start("--on-exit", "stop", "--node", "node-b")  # once is enough
+    agent.wait_up()
+    agent.stop()

@@ -228,6 +228,26 @@ def test_one_document_that_allows_empty_counts_for_all() -> None:
     assert names(resolution) == []
 
 
+def test_what_allowed_empty_goes_with_its_document() -> None:
+    before = applied(a=manifest("x"), b=manifest(allow_empty=True))
+
+    resolution = resolve(listing(a=manifest()), before)
+
+    assert names(resolution) == ["x"]
+    assert resolution.in_force == before
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_the_last_file_that_goes_leaves_all_as_it_was(allowed: bool) -> None:
+    """An emptied directory, or path in git: nobody is left who could say that it is meant."""
+    before = applied(a=manifest("x", allow_empty=allowed))
+
+    resolution = resolve([], before)
+
+    assert names(resolution) == ["x"]
+    assert not resolution.whole
+
+
 def test_an_empty_list_in_one_of_two_files_stops_its_models() -> None:
     before = applied(a=manifest("x"), b=manifest("y"))
 
