@@ -32,6 +32,7 @@ COMMANDS = {
     "doctor": "Check this machine; explain what is amiss.",
     "hub": "Push models to the hub; pull, list, verify, remove.",
     "cache": "This node's model files: list, verify, remove.",
+    "fleet": "Write down what the nodes are, for plans offline.",
     "schema": "Print a JSON schema: manifest, fleet file, plan.",
 }
 """In the order in which one meets them. Each is the function of that name in its own module, or

@@ -15,18 +15,26 @@ from reconciler.cli.exits import ExitCode
 from reconciler.cli.git_option import GIT_DEFAULTS, GitOptions
 from reconciler.cli.kubernetes_option import Kubeconfig, KubeContext, kubernetes_access
 from reconciler.cli.node_name import node_name
-from reconciler.cli.offline import from_nothing
+from reconciler.cli.offline_plan.fleet_file import read_fleet
+from reconciler.cli.offline_plan.hub_offers import hub_offers
+from reconciler.cli.offline_plan.options import (
+    BeforeOption,
+    FleetOption,
+    PlanHub,
+    WithoutOption,
+    read_old,
+    refuse_without,
+    said_against,
+)
+from reconciler.cli.offline_plan.plans import OfflineQuestion, offline_plans
 from reconciler.cli.option_group import with_groups
 from reconciler.cli.options import DataDir, ServerOption, data_dir
 from reconciler.cli.output import console, print_json, show
 from reconciler.cli.plan_markdown import as_markdown
 from reconciler.cli.plan_view import as_json, as_text
 from reconciler.cli.plan_words import has_changes
-from reconciler.manifest.select import select
-from reconciler.manifest.union import Manifest
 from reconciler.node.data_folder import read_json
 from reconciler.plan.changes import NodeChanges, Verb
-from reconciler.plan.desired import Desired
 
 
 class PlanOutput(StrEnum):
@@ -58,8 +66,12 @@ def plan(
     server: ServerOption = None,
     data: DataDir = None,
     offline: Annotated[
-        bool, typer.Option("--offline", help="Ask no agent: plan from nothing.")
+        bool, typer.Option("--offline", help="Ask no agent. Without --from: nothing runs.")
     ] = False,
+    before: BeforeOption = None,
+    fleet: FleetOption = None,
+    hub: PlanHub = None,
+    without: WithoutOption = None,
     output: Annotated[
         PlanOutput, typer.Option(help="For people, machines, or a pull request's comment.")
     ] = PlanOutput.TEXT,
@@ -70,8 +82,8 @@ def plan(
     """Say what a manifest would start, restart and stop, and why. Changes nothing.
 
     With an agent (--server, or the one that the data folder names) the manifest is compared with
-    what runs there; without one, or --offline, with nothing. An offline plan needs no engine and no
-    network.
+    what runs there; without one, or --offline, with the manifest --from, or with nothing. Then no
+    engine, no GPU and no network are needed: --fleet says what the nodes are.
 
     Exit 0: nothing to do. 2: changes. 1: an error, or a model that is refused.
     """
@@ -79,6 +91,8 @@ def plan(
     folder = data_dir(data)
     access = git.access(manifest)
     cluster = kubernetes_access(manifest, kubeconfig, kube_context)
+    refuse_without(without)
+    offline = offline or before is not None or fleet is not None
     agent = None if offline else known_agent(server, folder)
     if manifest is None:
         if offline:
@@ -87,9 +101,15 @@ def plan(
         nodes = [*told_by(agent, node, None)]
         against = f"as the agent at {agent.url} plans it now"
     elif agent is None:
-        wanted = read_candidate(manifest, access, cluster).manifest
-        nodes = [from_nothing(each) for each in _offline(wanted, node, folder)]
-        against = "from nothing (no agent was asked)"
+        question = OfflineQuestion(
+            wanted=read_candidate(manifest, access, cluster).manifest,
+            before=read_old(before, git, kubeconfig, kube_context) if before else None,
+            fleet=read_fleet(fleet) if fleet else None,
+            node=node,
+        )
+        with hub_offers(hub) as offers:
+            nodes = offline_plans(question, offers, here=_here(folder))
+        against = said_against(before, fleet)
     else:
         nodes = [*told_by(agent, node, read_candidate(manifest, access, cluster).files)]
         against = f"compared with the agent at {agent.url}"
@@ -99,15 +119,8 @@ def plan(
     return ExitCode.CHANGES if has_changes(nodes) else ExitCode.OK
 
 
-def _offline(manifest: Manifest, node: str | None, folder: Path) -> list[Desired]:
-    """The nodes that are named; where the manifest names none, the one we are on."""
-    named: set[str] = set()
-    for entry in manifest.models:
-        if isinstance(entry.model.nodes, tuple):
-            named.update(entry.model.nodes)
-    here = read_json(folder / "node.json").get("node")
-    chosen = [node] if node else sorted(named) or [str(here or socket.gethostname())]
-    return [select(manifest, node=name, revision="") for name in chosen]
+def _here(folder: Path) -> str:
+    return str(read_json(folder / "node.json").get("node") or socket.gethostname())
 
 
 def _print(

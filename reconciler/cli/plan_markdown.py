@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from reconciler.cli.plan_words import (
     SIGNS,
     cure,
+    elsewhere,
     evicted,
     files,
     gap,
@@ -120,10 +121,7 @@ def _details(node: NodeChanges) -> str:
             lines += [f"  - {each}" for each in _of_change(change, node)]
     if unchanged:
         lines.append(f"- unchanged: {', '.join(map(_code, unchanged))}")
-    lines += [
-        f"- {_code(other.name)} is not for this node: {_cell(_shortened(other.reason))}"
-        for other in node.elsewhere
-    ]
+    lines += [f"- {_cell(_shortened(other))}" for other in elsewhere(node)]
     if (said := order(node)) is not None:
         lines.append(f"- in this order: {_cell(_shortened(said))}")
     for pool in pools(node):

@@ -12,6 +12,7 @@ from reconciler.cli.plan_words import (
     SIGNS,
     count,
     cure,
+    elsewhere,
     evicted,
     files,
     gap,
@@ -82,8 +83,8 @@ def _node(node: NodeChanges) -> Iterator[RenderableType]:
         yield Text(f"  {SIGNS[Verb.UNCHANGED]} {len(quiet)} models are unchanged", style="dim")
     if not node.changes:
         yield Text("  nothing runs here, and nothing would", style="dim")
-    for other in node.elsewhere:
-        yield _below(Text(f"{other.name} is not for this node: {other.reason}", style="dim"), 4)
+    for other in elsewhere(node):
+        yield _below(Text(other, style="dim"), 4)
     if (said := order(node)) is not None:
         yield _below(Text(f"in this order: {said}", style="dim"), 2)
     for each in pools(node):

@@ -30,6 +30,7 @@ MEANINGS = {
 }
 _NOT_WRITTEN = "(not set)"
 _DIGITS = 12
+_EXPLAINED = 3
 _KINDS = {
     "FetchFiles": "fetch",
     "StartBackend": "start",
@@ -163,12 +164,21 @@ def needs(change: Change, pools: Sequence[Balance]) -> Iterator[str]:
 
 def cure(change: Change) -> str | None:
     """How a block of the node's own is lifted; None: there is none, or the reason says it."""
-    if change.verb is not Verb.REFUSED or change.state is None:
+    if change.verb is not Verb.REFUSED or change.state is not State.BLOCKED:
         return None
     return (
         "it is tried again once its entry, its files, the engine or the GPUs change; the same once "
         f"more: xgen-model reconcile --retry --model {change.model}"
     )
+
+
+def elsewhere(node: NodeChanges) -> Iterator[str]:
+    """The models that are not for this node: each with its reason, many by their names."""
+    if len(node.elsewhere) <= _EXPLAINED:
+        for other in node.elsewhere:
+            yield f"{other.name} is not for this node: {other.reason}"
+        return
+    yield f"not for this node: {', '.join(other.name for other in node.elsewhere)}"
 
 
 def evicted(each: Evicted) -> str:

@@ -16,12 +16,13 @@ from reconciler.loop.keeping import Keeping
 from reconciler.loop.observation import Look
 from reconciler.loop.pardons import Pardons
 from reconciler.loop.rails import Rails, overlaid, runs_of
+from reconciler.loop.unheld import awaited, held_reasons, unheld
 from reconciler.manifest.problem import Problem
 from reconciler.manifest.resolve import FileInput, resolve
 from reconciler.manifest.select import select
 from reconciler.plan.actions import Plan
-from reconciler.plan.changes import CHANGING, NodeChanges
-from reconciler.plan.desired import Desired, ModelSpec, WaitingRevision
+from reconciler.plan.changes import NodeChanges
+from reconciler.plan.desired import Desired, ModelSpec
 from reconciler.plan.downtime import downtime
 from reconciler.plan.durations import UNTIMED, expected_load, expected_stop, expected_wait
 from reconciler.plan.evictions import Evictions
@@ -34,7 +35,6 @@ WAIT_SECONDS = 30.0
 """For the rehearsal before this one to end."""
 CANDIDATE = "the candidate"
 """As its revision is called."""
-_AWAITED = "all of it waits for a confirmation"
 
 
 class Grounds(Protocol):
@@ -127,7 +127,7 @@ class Rehearsals:
         )
         found: list[NodeChanges] = []
         await in_daemon_thread(lambda: found.append(question.answer()), name="rehearsal")
-        changes = found[0] if waiting is None else _awaited(found[0], waiting)
+        changes = found[0] if waiting is None else awaited(found[0], waiting)
         return Foretold(changes=changes, problems=problems)
 
 
@@ -149,7 +149,7 @@ class _Question:
         made = ahead.last.plan
         if not made.held:
             return self._told(ahead, foresight, made)
-        whole = self._told(*self._run(_unheld(self.wanted)), made)
+        whole = self._told(*self._run(unheld(self.wanted)), made)
         as_held = compared(self.wanted, ahead)
         return replace(whole, order=as_held.order, notes=as_held.notes)
 
@@ -198,7 +198,7 @@ class _Question:
                 for name, look in looks.items()
             },
             indexes={pool_of(each): each.index for each in (roll.devices if roll else ())},
-            held=_held(held, self.wanted),
+            held=held_reasons(held, self.wanted),
             evictions=evictions,
             notes=notes,
         )
@@ -246,34 +246,3 @@ class _Question:
             return self.keeping.foresee(looks, self.ground.seen, later), ()
         except Transient as exc:
             return NO_EVICTIONS, (str(exc),)
-
-
-def _awaited(made: NodeChanges, waiting: WaitingRevision) -> NodeChanges:
-    """All of it waits."""
-    changes = tuple(
-        replace(each, held=each.held or _AWAITED) if each.verb in CHANGING else each
-        for each in made.changes
-    )
-    return replace(made, changes=changes, notes=(waiting.foretold, *made.notes))
-
-
-def _unheld(wanted: Desired) -> Desired:
-    """The same, with no rail that holds anything back."""
-    return replace(wanted, suspend=False, suspensions=(), windows=(), waiting=None)
-
-
-def _held(made: Plan, wanted: Desired) -> Mapping[ModelName, str]:
-    """Why a rail holds back each model of which it does."""
-    said = {each.model: each for each in made.outlook}
-    held: dict[ModelName, str] = {}
-    for action in made.held:
-        outlook = said.get(action.model)
-        by = wanted.suspension_of(action.model)
-        if wanted.suspends(action.model):
-            held[action.model] = f"suspended {by.said}" if by is not None else "suspended"
-        elif outlook is not None and outlook.target is not None:
-            held[action.model] = outlook.target.reason
-        else:
-            said_of = outlook.reason if outlook is not None else action.reason
-            held[action.model] = said_of.partition("; ")[2] or said_of  # not that it serves
-    return held

@@ -9,7 +9,7 @@ from reconciler.manifest.explain import explain
 from reconciler.manifest.fleet_model import Fleet, FleetGpu, FleetNode
 from reconciler.manifest.problem import Finding, Loc, Problem, dotted, position, shown
 from reconciler.manifest.text import at_start, decoded
-from reconciler.manifest.tree import Node, locate, plain
+from reconciler.manifest.tree import MappingNode, Node, locate, plain
 from reconciler.manifest.yaml_text import compose
 from reconciler.plan.gpus import one_spelling
 from reconciler.plan.ids import Place
@@ -46,6 +46,9 @@ def parse_fleet(name: str, content: bytes) -> ParsedFleet:
 
 
 def _validated(name: str, root: Node) -> ParsedFleet:
+    if not isinstance(root, MappingNode):
+        wish = "must be a map with apiVersion, kind and spec"
+        return ParsedFleet(problems=(at_start(name, wish),))
     fleet: Fleet | None = None
     try:
         fleet = Fleet.model_validate(plain(root))

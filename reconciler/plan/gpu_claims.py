@@ -218,7 +218,7 @@ def there_is(roll: Roll) -> str:
     """What a node has, for whoever asks for more; without any, what was said of that."""
     if not roll.usable:
         return f"this node has none that can be used ({'; '.join(roll.notes or roll.told)})"
-    listed = [f"{d.index}: {d.identity} at {d.pci}, {d.name}" for d in roll.usable]
+    listed = [f"{d.index}: {_placed(d)}, {d.name}" for d in roll.usable]
     return f"this node has {_some(listed)}"
 
 

@@ -80,7 +80,7 @@ def test_json_is_versioned_and_names_every_model(folder: Path) -> None:
         "memory_on_gpus": {},
         "download_bytes": None,
         "cached_bytes": None,
-        "downtime_seconds": None,
+        "downtime_seconds": 0.0,
         "held": None,
         "fields": [],
     }

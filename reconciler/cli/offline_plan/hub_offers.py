@@ -1,0 +1,40 @@
+"""What a hub has of the models of a manifest: formats and sizes, before anything is fetched."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from reconciler.backend.offer import Offer
+from reconciler.cli.offline_plan.judge import Offers
+from reconciler.errors import Rejected, Transient
+from reconciler.plan.desired import ModelSpec
+from reconciler.plan.repository import SCHEME
+
+
+@contextmanager
+def hub_offers(location: str | None) -> Iterator[Offers]:
+    """`location`: as --hub takes it; None: no hub is asked."""
+    if location is None:
+        yield lambda _spec: None
+        return
+    # Here: they take longer to load than a plan without a hub.
+    from reconciler.cli.hub_place import opened, readable
+    from reconciler.node.offers import offer_of
+
+    with opened(location) as hub, readable(location) as store:
+        known: dict[tuple[object, ...], Offer | Rejected | None] = {}
+
+        def offers(spec: ModelSpec) -> Offer | None:
+            key = (spec.source, spec.file, spec.digest, spec.format, *spec.check_files)
+            if key not in known:
+                try:
+                    known[key] = offer_of(hub, store, spec).offer
+                except (Rejected, Transient) as exc:
+                    # What is not in the hub yet is imported by the node that needs it first.
+                    imported = spec.source.startswith(SCHEME)
+                    known[key] = None if imported else Rejected(str(exc))
+            found = known[key]
+            if isinstance(found, Rejected):
+                raise Rejected(str(found))
+            return found
+
+        yield offers

@@ -1,0 +1,248 @@
+"""What a manifest would change on a node on which another one has come true (PURE).
+
+old manifest ─▶ judge ─▶ what runs ┐
+new manifest ────────────────────▶ rehearse: judge, plan, let it come true ─▶ changes
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from reconciler.cli.offline_plan.judge import NO_VERDICT, Judge, Judgement, Verdict
+from reconciler.cli.offline_plan.node import OfflineNode
+from reconciler.loop.comparison import Figures, Present, Reckoned, compared
+from reconciler.loop.unheld import awaited, held_reasons, unheld
+from reconciler.plan.actions import Action
+from reconciler.plan.changes import NodeChanges
+from reconciler.plan.desired import Desired, DesiredModel, ModelSpec
+from reconciler.plan.gpu_claims import Holding
+from reconciler.plan.ids import FilesDigest, ModelName, Nonce
+from reconciler.plan.memory import HOST, Pool, pool_of
+from reconciler.plan.observed import FilesMissing, FilesState, Observed, ObservedModel
+from reconciler.plan.phase import State
+from reconciler.plan.planner import plan
+from reconciler.plan.rails import excess, running_models
+from reconciler.plan.rehearsal import Rehearsal, Thought, files_of, rehearse
+from reconciler.plan.wording import amount
+
+_NOW = 0.0
+_MANY = 10_000
+"""Loads at a time: their order is not what is asked."""
+_WRITTEN = "as written: "
+_PID = 0
+"""Of every process of the old manifest: reasons name it in words instead."""
+_OLD = re.compile(rf"\bpids? {_PID}\b")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _There:
+    """What is taken to be there. `cached`: what files, by the fields that say which."""
+
+    observed: Observed
+    present: Mapping[ModelName, Present]
+    cached: frozenset[str]
+
+
+def rehearsed(
+    node: OfflineNode, judge: Judge, wanted: Desired, before: Desired | None
+) -> NodeChanges:
+    """`before`: what the old manifest has for this node; None: nothing runs."""
+    there = _there(node, judge, before)
+    mind = _Mind(judge=judge, wanted=unheld(wanted), cached=there.cached)
+    ahead = rehearse(there.observed, mind.think, _NOW)
+    waiting = excess(wanted, running_models(there.observed), before=before)
+    as_held = plan(wanted, ahead.first.observed, _NOW)
+    made = compared(
+        wanted,
+        ahead,
+        there.present,
+        Reckoned(
+            figures={name: mind.figures(name, ahead) for name in mind.verdicts},
+            indexes={pool_of(gpu): gpu.index for gpu in (node.roll.devices if node.roll else ())},
+            held=held_reasons(as_held, wanted),
+            notes=(*as_held.notes, *_notes(node, judge, wanted, mind.verdicts)),
+        ),
+    )
+    unknown = _unknown_pools(ahead)
+    made = replace(
+        made,
+        gpus=tuple(each for each in made.gpus if each.gpu not in unknown),
+        host=made.host if made.host is not None and HOST not in unknown else None,
+    )
+    return _worded(made if waiting is None else awaited(made, waiting))
+
+
+def _unknown_pools(ahead: Rehearsal) -> frozenset[Pool]:
+    """Memories of which somebody takes nobody knows how much, now or then."""
+    found: set[Pool] = set()
+    for thought in (ahead.first, ahead.last):
+        for seen in thought.observed.models.values():
+            pools = {Pool(gpu) for each in seen.processes for gpu in each.gpus}
+            found |= {pool for pool in (*pools, HOST) if seen.processes and pool not in seen.needs}
+    return frozenset(found)
+
+
+class _Mind:
+    """The planner with the judge, who is asked anew whenever something has come true. `cached`:
+    None: every file is there."""
+
+    def __init__(self, *, judge: Judge, wanted: Desired, cached: frozenset[str] | None) -> None:
+        self._judge = judge
+        self._wanted = wanted
+        self._cached = cached
+        self._staying: frozenset[ModelName] = frozenset()
+        self._specs: Mapping[ModelName, ModelSpec] = {}
+        self.verdicts: Mapping[ModelName, Verdict] = {}
+
+    def think(self, observed: Observed, _done: tuple[Action, ...]) -> Thought:
+        while True:
+            judgement = self._judge.judge(self._wanted, _held(observed), self._staying)
+            self.verdicts = judgement.verdicts
+            self._specs = {model.name: model.spec for model in judgement.desired.models}
+            seen = self._seen(observed, judgement)
+            made = plan(judgement.desired, seen, _NOW)
+            staying = self._staying | {name for name, _ in made.staying}
+            if staying == self._staying:
+                return Thought(desired=judgement.desired, observed=seen, plan=made)
+            self._staying = staying
+
+    def figures(self, name: ModelName, ahead: Rehearsal) -> Figures:
+        """A gap is known only where there is nothing to lose."""
+        verdict, there = self.verdicts[name], ahead.first.observed.models.get(name)
+        return Figures(
+            download_bytes=None if self._has(self._specs[name]) else verdict.size_bytes,
+            downtime_seconds=None if there is not None and there.processes else 0.0,
+            engine=verdict.engine,
+        )
+
+    def _seen(self, observed: Observed, judgement: Judgement) -> Observed:
+        models = dict(observed.models)
+        for model in judgement.desired.models:
+            seen = models.get(model.name) or ObservedModel(name=model.name)
+            verdict = judgement.verdicts.get(model.name, NO_VERDICT)
+            models[model.name] = replace(
+                seen,
+                files=self._files(model, seen.files),
+                refusal=verdict.refusal or (None if self._has(model.spec) else verdict.missing),
+                needs=verdict.needs,
+            )
+        return replace(observed, models=models)
+
+    def _files(self, model: DesiredModel, now: FilesState) -> FilesState:
+        if not isinstance(now, FilesMissing) and not now.digest.startswith(_WRITTEN):
+            return now  # a rehearsed download has brought them
+        return files_of(_digest_of(model.spec)) if self._has(model.spec) else FilesMissing()
+
+    def _has(self, spec: ModelSpec) -> bool:
+        if self._cached is None or spec.source.startswith("file://"):
+            return True
+        return _which_files(spec) in self._cached
+
+
+def _which_files(spec: ModelSpec) -> str:
+    pinned = (spec.digest or "").removeprefix("sha256:")
+    return "\0".join((spec.source, spec.file or "", pinned, spec.format))
+
+
+def _digest_of(spec: ModelSpec) -> FilesDigest:
+    """Stands for that of its files: the same for the same ones."""
+    return FilesDigest(f"{_WRITTEN}{_which_files(spec)}")
+
+
+def _there(node: OfflineNode, judge: Judge, before: Desired | None) -> _There:
+    """What the old manifest comes to on a node that has every file and where nothing runs."""
+    nothing = Observed(processes_read=True, max_parallel_loads=_MANY, rooms=node.rooms)
+    if before is None:
+        return _There(observed=nothing, present={}, cached=frozenset())
+    mind = _Mind(judge=judge, wanted=unheld(before), cached=None)
+    last = rehearse(nothing, mind.think, _NOW).last
+    settled = {model.name: model for model in last.desired.models} if last.desired else {}
+    there = replace(
+        last.observed,
+        models={name: _of_old(seen) for name, seen in last.observed.models.items()},
+    )
+    return _There(
+        observed=there,
+        present={
+            each.model: Present(
+                state=each.state,
+                reason="taken to run" if each.state is State.LOADED else each.reason,
+                desired=settled.get(each.model),
+                running=settled[each.model].spec if there.models[each.model].processes else None,
+            )
+            for each in last.plan.outlook
+        },
+        cached=frozenset(_which_files(model.spec) for model in settled.values()),
+    )
+
+
+def _of_old(seen: ObservedModel) -> ObservedModel:
+    """Without what was found of the old spec, which says nothing of the new one."""
+    return ObservedModel(
+        name=seen.name,
+        processes=tuple(
+            replace(each, pid=_PID, nonce=Nonce(f"old-{seen.name}-{number}"))
+            for number, each in enumerate(seen.processes)
+        ),
+        files=seen.files,
+        needs=seen.needs,
+    )
+
+
+def _held(observed: Observed) -> Mapping[ModelName, Sequence[Holding]]:
+    return {
+        name: tuple(
+            Holding(
+                spec_hash=each.instance.spec_hash,
+                gpus=each.gpus,
+                share=each.gpu_share,
+                serves=each.loaded_at is not None,
+            )
+            for each in seen.processes
+        )
+        for name, seen in observed.models.items()
+        if seen.processes
+    }
+
+
+def _notes(
+    node: OfflineNode, judge: Judge, wanted: Desired, verdicts: Mapping[ModelName, Verdict]
+) -> Iterator[str]:
+    yield from node.unknown(wanted)
+    yield from judge.unplaced(wanted)
+    if wanted.windows:
+        yield "what serves is stopped in a maintenance window only"
+    sizes = {
+        model.spec.source: verdict.size_bytes
+        for model in wanted.models
+        if (verdict := verdicts.get(model.name)) is not None
+    }
+    known = sum(size for size in sizes.values() if size is not None)
+    budget = node.cache_budget_bytes
+    if budget is not None and known > budget:
+        least = "at least " if None in sizes.values() else ""
+        yield (
+            f"the files of its models take {least}{amount(known)}, and its cache may have "
+            f"{amount(budget)}"
+        )
+
+
+def _worded(made: NodeChanges) -> NodeChanges:
+    """No process has a pid yet."""
+    return replace(
+        made,
+        changes=tuple(
+            replace(
+                change,
+                reason=_said(change.reason),
+                held=_said(change.held) if change.held is not None else None,
+            )
+            for change in made.changes
+        ),
+        order=tuple(replace(each, reason=_said(each.reason)) for each in made.order),
+        notes=tuple(map(_said, made.notes)),
+    )
+
+
+def _said(reason: str) -> str:
+    return _OLD.sub("the old process", reason)

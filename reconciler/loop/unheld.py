@@ -1,0 +1,42 @@
+"""What would come if no rail held anything back, and why one does (PURE)."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from reconciler.plan.actions import Plan
+from reconciler.plan.changes import CHANGING, NodeChanges
+from reconciler.plan.desired import Desired, WaitingRevision
+from reconciler.plan.ids import ModelName
+
+_AWAITED = "all of it waits for a confirmation"
+
+
+def awaited(made: NodeChanges, waiting: WaitingRevision) -> NodeChanges:
+    """All of it waits."""
+    changes = tuple(
+        replace(each, held=each.held or _AWAITED) if each.verb in CHANGING else each
+        for each in made.changes
+    )
+    return replace(made, changes=changes, notes=(waiting.foretold, *made.notes))
+
+
+def unheld(wanted: Desired) -> Desired:
+    """The same, with no rail that holds anything back."""
+    return replace(wanted, suspend=False, suspensions=(), windows=(), waiting=None)
+
+
+def held_reasons(made: Plan, wanted: Desired) -> Mapping[ModelName, str]:
+    """Why a rail holds back each model of which it does."""
+    said = {each.model: each for each in made.outlook}
+    held: dict[ModelName, str] = {}
+    for action in made.held:
+        outlook = said.get(action.model)
+        by = wanted.suspension_of(action.model)
+        if wanted.suspends(action.model):
+            held[action.model] = f"suspended {by.said}" if by is not None else "suspended"
+        elif outlook is not None and outlook.target is not None:
+            held[action.model] = outlook.target.reason
+        else:
+            said_of = outlook.reason if outlook is not None else action.reason
+            held[action.model] = said_of.partition("; ")[2] or said_of  # not that it serves
+    return held
