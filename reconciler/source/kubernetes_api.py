@@ -118,11 +118,14 @@ class KubernetesApi:
         headers = {"Accept": _METADATA_ALONE}
         path = _config_maps(address)
         async with self._asking("GET", path, params, limit, headers) as response:
-            yield Heard(version=version, changed=False)
-            async for line in _lines(response.content):
-                heard = _heard(line)
-                version = heard.version or version
-                yield Heard(version=version, changed=heard.changed)
+            try:
+                yield Heard(version=version, changed=False)
+                async for line in _lines(response.content):
+                    heard = _heard(line)
+                    version = heard.version or version
+                    yield Heard(version=version, changed=heard.changed)
+            finally:
+                _hang_up(response)
 
     async def create_event(self, namespace: str, event: Json) -> None:
         """Raises ApiFailed; its status is 409 where there is one of that name."""
@@ -236,6 +239,12 @@ def _socket(address: tuple[Any, ...]) -> socket.socket:
         made.setsockopt(socket.IPPROTO_TCP, option, value)
     made.setblocking(False)
     return made
+
+
+def _hang_up(response: aiohttp.ClientResponse) -> None:
+    """At once, if it has not ended: a farewell of TLS would be waited for by nobody."""
+    if (connection := response.connection) is not None and connection.transport is not None:
+        connection.transport.abort()
 
 
 async def _all_of(content: aiohttp.StreamReader) -> bytes:
