@@ -176,6 +176,7 @@ def _of_node(desired: "Desired") -> Iterator[Words]:
     yield ((f"{desired.node} would run{state}:", "bold"),)
     for model in desired.models:
         off = "" if model.enabled else ", disabled"
+        off += ", suspended" if not desired.suspend and desired.suspends(model.name) else ""
         spec = model.spec
         instead = f" or its fallback {model.fallback.source}" if model.fallback else ""
         kind = f"{spec.type}, {spec.source}{instead}, {spec.engine or spec.backend}{off}"

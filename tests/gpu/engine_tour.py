@@ -23,7 +23,10 @@ _SHARE = 0.3
 _SLACK_BYTES = 256 * _MIB
 """What others on the GPU may take and give meanwhile."""
 _BACK_SECONDS = 30.0
-_SPEC = "  allow_empty: true\n  defaults: {timeouts: {ready: 3m, drain: 1s, stop: 5s}}\n"
+_SPEC = (
+    "  allow_empty: true\n  stop_limit: none\n"
+    "  defaults: {timeouts: {ready: 3m, drain: 1s, stop: 5s}}\n"
+)
 _ON_GPU = ("-cuda", "-rocm", "-vulkan")
 
 
