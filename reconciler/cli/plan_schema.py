@@ -74,6 +74,13 @@ class Model(msgspec.Struct, kw_only=True):
             "does; null: not known."
         ),
     ]
+    ready_seconds: Annotated[
+        Seconds | None,
+        Meta(
+            description="Until what is started is expected to serve, its download counted; null: "
+            "nothing is started, or that is not known."
+        ),
+    ]
     held: Annotated[str | None, Meta(description="Why a rail holds it back.")]
     fields: list[Field]
 

@@ -119,9 +119,11 @@ def _costs(found: Totals) -> Iterator[str]:
 
 
 def gap(change: Change) -> str | None:
-    """How long nothing of it serves; None: there is nothing to say of that."""
+    """How long nothing of it serves, or until it does; None: there is nothing to say of that."""
     if change.verb is Verb.SURGE:
         return "no gap (surge)"
+    if change.verb is Verb.START and change.ready_seconds is not None:
+        return f"ready after about {span(change.ready_seconds)}"
     if change.verb is not Verb.RESTART:
         return None
     if change.downtime_seconds is None:

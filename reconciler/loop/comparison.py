@@ -55,6 +55,7 @@ class Figures:
     download_bytes: int | None = None
     cached_bytes: int | None = None
     downtime_seconds: float | None = None
+    ready_seconds: float | None = None
     engine: str | None = None
 
 
@@ -169,6 +170,7 @@ def _change(case: _Case, reckoned: Reckoned, not_here: str | None) -> Change:
         download_bytes=figures.download_bytes,
         cached_bytes=figures.cached_bytes,
         downtime_seconds=figures.downtime_seconds,
+        ready_seconds=figures.ready_seconds,
         held=reckoned.held.get(case.name),
     )
 

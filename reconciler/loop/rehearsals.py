@@ -24,7 +24,13 @@ from reconciler.plan.actions import Plan
 from reconciler.plan.changes import NodeChanges
 from reconciler.plan.desired import Desired, ModelSpec
 from reconciler.plan.downtime import downtime
-from reconciler.plan.durations import UNTIMED, expected_load, expected_stop, expected_wait
+from reconciler.plan.durations import (
+    UNTIMED,
+    expected_fetch,
+    expected_load,
+    expected_stop,
+    expected_wait,
+)
 from reconciler.plan.evictions import Evictions
 from reconciler.plan.ids import ModelName, Nonce
 from reconciler.plan.memory import pool_of
@@ -215,20 +221,31 @@ class _Question:
                 spec=model.spec,
                 spec_hash=model.spec_hash,
                 after_fetch=fetched is not None,
+                others=self.ground.pasts.values(),
             ),
             stop=expected_stop(past),
             wait_seconds=expected_wait(past),
-            download_seconds=0.0 if fetched is None else None,
+            download_seconds=self._download_seconds(fetched),
         )
         named = model.spec.engine is not None and choice is not None
         return Figures(
             download_bytes=fetched.offered.size_bytes if fetched is not None else None,
             cached_bytes=self.keeping.cached_bytes(fetched.desired if fetched else model),
             downtime_seconds=gap.seconds,
+            ready_seconds=gap.ready_seconds,
             engine=f"{called(choice.build)} is {choice.build.detail}"
             if named and choice is not None
             else None,
         )
+
+    def _download_seconds(self, fetched: Look | None) -> float | None:
+        """By what the hub offers, of which some may be here; None: not known."""
+        if fetched is None:
+            return 0.0
+        size_bytes = fetched.offered.size_bytes
+        if size_bytes is None:
+            return None
+        return expected_fetch(self.ground.pasts.values(), size_bytes).seconds
 
     def _serving(self, name: ModelName) -> Nonce | None:
         views = self.ground.seen.views.get(name, ())

@@ -44,8 +44,9 @@ class Change:
     taken where no backend can run `source`. `needs`: of memory; none: not known.
     `download_bytes`: of what is fetched; None: not known. `cached_bytes`: of its files, what is
     here already; None: not known. `downtime_seconds`: for how long nothing of it is expected to
-    serve; 0.0: always something does; None: not known. `held`: why a rail holds it back; None: none
-    does.
+    serve; 0.0: always something does; None: not known. `ready_seconds`: until what is started
+    serves, its download counted; None: nothing is, or that is not known. `held`: why a rail holds
+    it back; None: none does.
     """
 
     model: ModelName
@@ -61,6 +62,7 @@ class Change:
     download_bytes: int | None = None
     cached_bytes: int | None = None
     downtime_seconds: float | None = None
+    ready_seconds: float | None = None
     held: str | None = None
 
 

@@ -82,6 +82,7 @@ def _change_as_json(change: Change) -> Json:
         "download_bytes": change.download_bytes,
         "cached_bytes": change.cached_bytes,
         "downtime_seconds": change.downtime_seconds,
+        "ready_seconds": change.ready_seconds,
         "held": change.held,
         "fields": [{"path": each.path, "old": each.old, "new": each.new} for each in change.fields],
     }
@@ -101,6 +102,7 @@ def _change(told: Json) -> Change:
         download_bytes=told["download_bytes"],
         cached_bytes=told["cached_bytes"],
         downtime_seconds=told["downtime_seconds"],
+        ready_seconds=told.get("ready_seconds"),
         held=told["held"],
         fields=tuple(
             FieldChange(path=each["path"], old=each["old"], new=each["new"])

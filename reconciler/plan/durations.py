@@ -1,7 +1,8 @@
 """How long things have taken on this node, and how long they may take again (PURE).
 
-What is told of a load is the median of those of the very files on the very backend. What another
-model, another size or another engine took says nothing of it, and is not scaled.
+What is told of a load is the median of those of the very files on the very backend, by another
+model where its own has none. What other files or another engine took says nothing of it, and is not
+scaled.
 """
 
 from collections.abc import Iterable, Sequence
@@ -77,16 +78,25 @@ def expected_load(
     spec: ModelSpec,
     spec_hash: SpecHash,
     after_fetch: bool = False,
+    others: Iterable[Durations] = (),
 ) -> Expected:
     """Of what is most like it: the same spec before another of the same files, and then the same
-    state of the files. `backend`: the id that it would run on; None: not known."""
-    return _of_loads(
-        [
+    state of the files. `backend`: the id that it would run on; None: not known. `others`: of other
+    models."""
+
+    def alike(durations: Iterable[Durations]) -> list[LoadTime]:
+        return [
             each
-            for each in past.loads
+            for one in durations
+            for each in one.loads
             if (each.source, each.file) == (spec.source, spec.file)
             and backend in (None, each.backend)
-        ],
+        ]
+
+    own = alike([past])
+    return _of_loads(
+        own or alike(others),
+        "" if own else " of another model of the same files",
         backend=backend,
         spec_hash=spec_hash,
         after_fetch=after_fetch,
@@ -126,13 +136,18 @@ def expected_fetch(pasts: Iterable[Durations], size_bytes: int) -> Expected:
 
 
 def _of_loads(
-    alike: Sequence[LoadTime], *, backend: str | None, spec_hash: SpecHash, after_fetch: bool
+    alike: Sequence[LoadTime],
+    whose: str,
+    *,
+    backend: str | None,
+    spec_hash: SpecHash,
+    after_fetch: bool,
 ) -> Expected:
     if not alike:
         on = f" on {backend}" if backend is not None else ""
         return Expected(seconds=None, why=f"never loaded here{on}")
     same = [each for each in alike if each.spec_hash == spec_hash]
-    what = "" if same else " with another spec"
+    what = whose or ("" if same else " with another spec")
     chosen = same or alike
     chosen = [each for each in chosen if each.after_fetch == after_fetch] or chosen
     seconds = median(each.seconds for each in chosen)

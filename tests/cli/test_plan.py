@@ -81,6 +81,7 @@ def test_json_is_versioned_and_names_every_model(folder: Path) -> None:
         "download_bytes": None,
         "cached_bytes": None,
         "downtime_seconds": 0.0,
+        "ready_seconds": None,
         "held": None,
         "fields": [],
     }

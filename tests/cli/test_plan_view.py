@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 from typing import Any
 
 import jsonschema
@@ -52,6 +53,13 @@ def shown(*nodes: NodeChanges, columns: int = 200, colours: bool = False) -> str
 )
 def test_what_a_plan_costs_is_said(line: str) -> None:
     assert line in shown(*PLAN, columns=250).splitlines()
+
+
+def test_when_a_start_is_ready_is_said_where_that_is_known() -> None:
+    start = change("m", Verb.START, "not running", fetch=True, source="gguf/org_m")
+    assert "ready" not in shown(node(start))
+    known = replace(start, ready_seconds=52.0)
+    assert "      ready after about 52 s" in shown(node(known)).splitlines()
 
 
 def test_how_a_block_is_lifted_stands_below_it() -> None:

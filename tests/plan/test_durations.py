@@ -66,6 +66,19 @@ def test_the_same_spec_counts_before_another_one_of_the_same_files() -> None:
     assert expected(other, load(4.0)).seconds == 4.0
 
 
+def test_another_model_of_the_same_files_counts_where_there_is_no_own_load() -> None:
+    others = [Durations(loads=(load(7.0), load(9.0, backend="vllm-cpu")))]
+    found = expected_load(
+        UNTIMED, backend="llama-server-cpu", spec=SPEC, spec_hash=HASH, others=others
+    )
+    assert found == Expected(
+        seconds=7.0, why="the last load here of another model of the same files"
+    )
+    own = Durations(loads=(load(4.0),))
+    found = expected_load(own, backend="llama-server-cpu", spec=SPEC, spec_hash=HASH, others=others)
+    assert found.seconds == 4.0
+
+
 def test_files_that_have_just_come_are_in_memory_still() -> None:
     loads = (load(40.0), load(5.0, after_fetch=True))
     assert expected(*loads).seconds == 40.0
