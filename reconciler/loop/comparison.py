@@ -88,7 +88,7 @@ def compared(
     cases = [_case(name, models.get(name), ahead, present.get(name)) for name in sorted(names)]
     changes = tuple(_change(case, reckoned, not_here.get(case.name)) for case in cases)
     there = {change.model for change in changes}
-    unfit = [f"{each.prefix}: {each.reason}" for each in reckoned.evictions.unfit]
+    unfit = [each.reason for each in reckoned.evictions.unfit]
     notes = [*ahead.last.plan.notes, *reckoned.notes, *unfit]
     if not ahead.at_rest:
         notes.append("this does not come to rest; what is shown is not all of it")
