@@ -4,12 +4,19 @@ import os
 import platform
 import stat
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from tests.source.git_https import certificate
+from tests.source.kubernetes_files import kubeconfig
+from tests.source.kubernetes_server import Server, serving
+
 _KUBECTL = Path(__file__).resolve().parents[2] / ".kubectl" / "kubectl"
+FOLDER = _KUBECTL.parent
 _SECONDS = 60
 
 
@@ -21,12 +28,16 @@ class Kubectl:
     home: Path
     namespace: str = "models"
 
+    @property
+    def argv(self) -> list[str]:
+        return [*map(str, (_KUBECTL, "--kubeconfig", self.kubeconfig, "-n", self.namespace))]
+
     def __call__(
         self, *words: str, stdin: str | None = None, editor: str = "false"
     ) -> subprocess.CompletedProcess[str]:
         """`editor`: what `edit` opens the object with."""
         return subprocess.run(
-            [*map(str, (_KUBECTL, "--kubeconfig", self.kubeconfig, "-n", self.namespace)), *words],
+            [*self.argv, *words],
             input=stdin if stdin is not None else "",
             capture_output=True,
             text=True,
@@ -42,7 +53,18 @@ class Kubectl:
         return done.stdout
 
 
-def need_kubectl() -> None:
+@contextmanager
+def cluster(folder: Path) -> Iterator[tuple[Server, Kubectl]]:
+    """A server with TLS that asks for a token, and kubectl with that."""
+    _need_kubectl()
+    home = folder / "home"
+    home.mkdir()
+    with serving(Server(certificate=certificate(folder, "ours"), tokens={"t0k3n"})) as server:
+        path = kubeconfig(home, server, user={"token": "t0k3n"})
+        yield server, Kubectl(kubeconfig=path, home=home)
+
+
+def _need_kubectl() -> None:
     """Where there is none for this machine, the test is skipped; else it has to be installed."""
     if platform.machine() != "x86_64":
         pytest.skip("no prebuilt kubectl for this machine")

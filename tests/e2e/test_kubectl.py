@@ -7,11 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.agent import Agent
-from tests.e2e.kubectl import Kubectl, need_kubectl, replacing
+from tests.e2e.kubectl import Kubectl, cluster, replacing
 from tests.e2e.manifests import manifest, model
-from tests.source.git_https import certificate
-from tests.source.kubernetes_files import kubeconfig
-from tests.source.kubernetes_server import Server, serving
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.net
@@ -21,17 +18,9 @@ BY_THE_SERVER = ("apply", "--server-side", "-f", "-")
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    need_kubectl()
-    with serving(Server(certificate=certificate(tmp_path, "ours"), tokens={"t0k3n"})) as made:
+def kubectl(tmp_path: Path) -> Iterator[Kubectl]:
+    with cluster(tmp_path) as (_, made):
         yield made
-
-
-@pytest.fixture
-def kubectl(tmp_path: Path, server: Server) -> Kubectl:
-    home = tmp_path / "home"
-    home.mkdir()
-    return Kubectl(kubeconfig=kubeconfig(home, server, user={"token": "t0k3n"}), home=home)
 
 
 @pytest.fixture

@@ -29,10 +29,25 @@ def _patch_of(kind: str) -> dict[str, Any]:
     }
 
 
+_RBAC = "rbac.authorization.k8s.io"
+_RBAC_V1 = {"groupVersion": f"{_RBAC}/v1", "version": "v1"}
 _API_V1 = "/openapi/v3/api/v1"
 DOCUMENTS: dict[str, dict[str, Any]] = {
     "/api": {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []},
-    "/apis": {"kind": "APIGroupList", "apiVersion": "v1", "groups": []},
+    "/apis": {
+        "kind": "APIGroupList",
+        "apiVersion": "v1",
+        "groups": [{"name": _RBAC, "versions": [_RBAC_V1], "preferredVersion": _RBAC_V1}],
+    },
+    f"/apis/{_RBAC}/v1": {
+        "kind": "APIResourceList",
+        "apiVersion": "v1",
+        "groupVersion": f"{_RBAC}/v1",
+        "resources": [
+            _resource("roles", "Role", "ro"),
+            _resource("rolebindings", "RoleBinding", "rb"),
+        ],
+    },
     "/version": {"major": "1", "minor": "35", "gitVersion": "v1.35.0"},
     "/api/v1": {
         "kind": "APIResourceList",
@@ -41,6 +56,7 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
         "resources": [
             _resource("configmaps", "ConfigMap", "cm"),
             _resource("events", "Event", "ev"),
+            _resource("pods", "Pod", "po"),
         ],
     },
     "/openapi/v3": {"paths": {"api/v1": {"serverRelativeURL": f"{_API_V1}?hash=1"}}},
@@ -50,7 +66,11 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
         "components": {"schemas": {}},
         "paths": {
             f"/api/v1/namespaces/{{namespace}}/{resource}/{{name}}": _patch_of(kind)
-            for resource, kind in (("configmaps", "ConfigMap"), ("events", "Event"))
+            for resource, kind in (
+                ("configmaps", "ConfigMap"),
+                ("events", "Event"),
+                ("pods", "Pod"),
+            )
         },
     },
 }

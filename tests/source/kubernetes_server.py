@@ -19,10 +19,10 @@ from urllib.parse import parse_qsl, urlsplit
 from ruamel.yaml import YAML
 
 from tests.source.kubernetes_discovery import DOCUMENTS
-from tests.source.kubernetes_store import Object, Refused, Store, as_line
+from tests.source.kubernetes_store import KINDS, Object, Refused, Store, as_line
 
 _PATH = re.compile(
-    r"/api/v1(?:/namespaces/(?P<namespace>[^/]+))?/(?P<resource>configmaps|events)(?:/(?P<name>[^/]+))?"
+    r"/api/v1(?:/namespaces/(?P<namespace>[^/]+))?/(?P<resource>configmaps|events|pods)(?:/(?P<name>[^/]+))?"
 )
 
 
@@ -189,7 +189,7 @@ class _Handler(BaseHTTPRequestHandler):
                     return store.patch(resource, namespace, name, body)
                 case "list":
                     return {
-                        "kind": "ConfigMapList" if resource == "configmaps" else "EventList",
+                        "kind": f"{KINDS[resource]}List",
                         "apiVersion": "v1",
                         "metadata": {"resourceVersion": str(store.version)},
                         "items": [
@@ -323,7 +323,9 @@ def _chosen(each: Object, query: dict[str, str]) -> bool:
             found = found.get(part) if isinstance(found, dict) else None
         if str(found) != value:
             return False
-    return True
+    labels = each["metadata"].get("labels") or {}
+    wanted = filter(None, query.get("labelSelector", "").split(","))
+    return all(labels.get(name) == value for name, _, value in (w.partition("=") for w in wanted))
 
 
 def _gone(position: int, oldest: int) -> Refused:

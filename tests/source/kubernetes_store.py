@@ -15,7 +15,7 @@ from typing import Any
 Object = dict[str, Any]
 MAX_ANNOTATIONS = 256 * 1024
 MAX_DATA = 1024 * 1024
-_KINDS = {"configmaps": "ConfigMap", "events": "Event"}
+KINDS = {"configmaps": "ConfigMap", "events": "Event", "pods": "Pod"}
 _KEPT = ("uid", "creationTimestamp", "namespace", "name")
 
 
@@ -151,7 +151,7 @@ class Store:
             return gone
 
     def _keep(self, what: str, resource: str, namespace: str, new: Object) -> Object:
-        new |= {"apiVersion": "v1", "kind": _KINDS[resource]}
+        new |= {"apiVersion": "v1", "kind": KINDS[resource]}
         _check(new)
         self.objects[resource, namespace, new["metadata"]["name"]] = new
         self._write(what, resource, new)
