@@ -4,7 +4,8 @@ Every effect ends in an outcome and a wake-up of the loop, whatever happens to i
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -103,6 +104,8 @@ class Effects:
         self._outcomes: list[Outcome] = []
         self._tasks = asyncio.TaskGroup()
         self._fetch_slots = asyncio.Semaphore(PARALLEL_FETCHES)
+        self._free = asyncio.Event()
+        self._free.set()
 
     async def __aenter__(self) -> Self:
         await self._tasks.__aenter__()
@@ -147,6 +150,16 @@ class Effects:
         """Of the fetch under way."""
         running = self._running.get(model)
         return running.fetch.progress if running and running.fetch else None
+
+    @contextmanager
+    def holding(self) -> Iterator[None]:
+        """What is dispatched within does its first step at the end: what is to be stopped has left
+        the status by then, and gets no request any more."""
+        self._free.clear()
+        try:
+            yield
+        finally:
+            self._free.set()
 
     def take_outcomes(self) -> tuple[Outcome, ...]:
         outcomes = tuple(self._outcomes)
@@ -228,12 +241,14 @@ class Effects:
         outcome: Outcome | None = None
         structlog.contextvars.bind_contextvars(model=model)
         try:
+            await self._free.wait()
             outcome = await work
         except Exception as exc:  # noqa: BLE001  the task's boundary: a fault must not end the agent
             if not isinstance(exc, XgenError):
                 _log.exception("effect failed unexpectedly", model=model, effect=running.kind.value)
             outcome = _failed(model, running, exc)
         finally:
+            work.close()  # of one that was cancelled while it was held
             del self._running[model]
             if outcome is not None:
                 self._outcomes.append(outcome)

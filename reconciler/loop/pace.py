@@ -2,6 +2,8 @@
 loop of events serves requests."""
 
 import asyncio
+from collections.abc import Callable
+from typing import TypeVar
 
 REST_RATIO = 5.0
 """Rest to work. What wakes the loop meanwhile is one tick: hundreds of models that retry, each at
@@ -12,6 +14,10 @@ SAVED_SECONDS = 1.0
 are some ticks, one upon the other, and somebody waits for the last of them."""
 PIECE = 50
 """Some milliseconds' work, at a line of log each."""
+_FEW = 100
+"""Models that are planned in some milliseconds."""
+
+T = TypeVar("T")
 
 
 class Rests:
@@ -37,3 +43,8 @@ async def give_way(number: int) -> None:
     first."""
     if number % PIECE == PIECE - 1:
         await asyncio.sleep(0)
+
+
+async def aside(reckon: Callable[[], T], models: int) -> T:
+    """What it returns, and in a thread where so many models would hold up the loop of events."""
+    return reckon() if models <= _FEW else await asyncio.to_thread(reckon)

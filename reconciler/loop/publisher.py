@@ -26,6 +26,7 @@ from reconciler.loop.conditions import (
 from reconciler.loop.drifts import NOTHING_SIGHTED, Drifts, Sighting
 from reconciler.loop.engine_report import engines_of
 from reconciler.loop.intent import Understanding
+from reconciler.loop.pace import give_way
 from reconciler.loop.rail_conditions import rail_facts
 from reconciler.loop.report import ModelFacts, devices_of, model_status, settled
 from reconciler.loop.standing import Summary, Wish, model_facts, node_facts
@@ -98,26 +99,25 @@ class Publisher:
         suspends = desired.suspends if desired is not None else _no_model
         inventory = self._inventory()
         engines = engines_of(inventory)
-        models = sorted(
-            (
-                model_status(outlook, facts[outlook.model], inventory, wall=self._clock.wall)
-                for outlook in shown
-            ),
-            key=lambda model: model.name,
-        )
         applied, attempted = understanding.revision.applied, understanding.revision.attempted
         revision = attempted or applied
         of_models = revision if understanding.whole else applied  # the rest counts as it was
-        models = [
-            self._with_conditions(
-                model,
-                _wish(facts[model.name], suspended=suspends(model.name), due=model.name in held),
-                of_models,
-            )
-            for model in models
-        ]
+        before = {model.name: model for model in self._status.models}
+        models = []
+        for number, outlook in enumerate(shown):
+            await give_way(number)
+            name, known = outlook.model, facts[outlook.model]
+            model = model_status(outlook, known, inventory, wall=self._clock.wall)
+            wish = _wish(known, suspended=suspends(name), due=name in held)
+            models.append(self._with_conditions(model, wish, of_models, before.get(name)))
+        models.sort(key=lambda model: model.name)
         drift = self.drifts.see(models, sighting)
-        models = [replace(model, drift=drift(model.name)) for model in models]
+        for number, model in enumerate(models):
+            await give_way(number)
+            said = drift(model.name)
+            now = replace(model, drift=said) if said else model
+            # The very value of before where nothing is new: so statuses are compared in no time.
+            models[number] = before[model.name] if before.get(model.name) == now else now
         summary = Summary(
             understanding=understanding,
             models=models,
@@ -189,8 +189,9 @@ class Publisher:
         said = _replaced(model.conditions, [perhaps_ready(ready)], now=self._now())
         return replace(model, conditions=said)
 
-    def _with_conditions(self, model: ModelStatus, wish: Wish, revision: str | None) -> ModelStatus:
-        before = next((each for each in self._status.models if each.name == model.name), None)
+    def _with_conditions(
+        self, model: ModelStatus, wish: Wish, revision: str | None, before: ModelStatus | None
+    ) -> ModelStatus:
         said = stamped(
             model_facts(model, wish),
             before.conditions if before is not None else (),

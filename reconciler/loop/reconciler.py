@@ -6,6 +6,7 @@ Everything else only calls `wake()`. Nothing but this task writes the books or t
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import structlog
 from structlog.contextvars import bind_contextvars
@@ -27,7 +28,7 @@ from reconciler.loop.keeping import Keeping, Specs
 from reconciler.loop.launch_drifts import LaunchDrifts
 from reconciler.loop.leaving import staying
 from reconciler.loop.observation import Looks, Seen
-from reconciler.loop.pace import Rests, give_way
+from reconciler.loop.pace import Rests, aside, give_way
 from reconciler.loop.pardons import Pardons
 from reconciler.loop.publisher import Publisher
 from reconciler.loop.rails import Rails, runs_of
@@ -234,7 +235,8 @@ class Reconciler:
             await self._remember(scene)
         wanted = self._reverts.as_wanted(looks)
         self._inquiries.watch(looks, wanted, seen, self._books, desired=desired)
-        there, made = self._deliberation.plan(scene.gpus, looks, seen, scene.memory, now)
+        reckon = partial(self._deliberation.plan, scene.gpus, looks, seen, scene.memory, now)
+        there, made = await aside(reckon, len(looks))
         made = self._reverts.shown(made, now)
         if scene.ending:
             views = self._observer.see().views
@@ -242,8 +244,9 @@ class Reconciler:
             made = ending(made, views.keys(), left, starting=self._effects.starting())
         reverts = self._reverts
         self._troubles.tell(self._books, reverts.reversions, reverts.told(made), reverts.given)
-        await self._dispatch(made, looks, now)
-        kept = await self._reporter.report(made, scene)
+        with self._effects.holding():
+            await self._dispatch(made, looks, now)
+            kept = await self._reporter.report(made, scene)
         if self._deliberation.surges.note(made.staying):
             self._wakeup.set()
         if kept:

@@ -13,6 +13,7 @@ from reconciler.loop.drifts import Sighting
 from reconciler.loop.intent import Understanding
 from reconciler.loop.launch_drifts import LaunchDrifts
 from reconciler.loop.observation import Look, Looks, Seen
+from reconciler.loop.pace import give_way
 from reconciler.loop.publisher import Publisher
 from reconciler.loop.rails import Rails
 from reconciler.loop.report import ModelFacts, planned
@@ -65,9 +66,10 @@ class Reporter:
         """Publish it; whether all that is to be kept of it is on disk, and told so."""
         seen, looks = self._observer.see(), scene.looks
         launches = await self._launches.look(looks, seen.views)
-        facts = {
-            outlook.model: self._facts(outlook, scene, seen, launches) for outlook in made.outlook
-        }
+        facts = {}
+        for number, outlook in enumerate(made.outlook):
+            await give_way(number)
+            facts[outlook.model] = self._facts(outlook, scene, seen, launches)
         sighting = Sighting(
             strangers=await self._strangers(seen), files_gone=_files_gone(looks, scene.seen)
         )

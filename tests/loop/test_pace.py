@@ -1,6 +1,10 @@
 """How much of a core the loop takes, and how soon it answers."""
 
-from reconciler.loop.pace import LONGEST_REST_SECONDS, REST_RATIO, SAVED_SECONDS, Rests
+import threading
+
+import pytest
+
+from reconciler.loop.pace import LONGEST_REST_SECONDS, REST_RATIO, SAVED_SECONDS, Rests, aside
 
 
 def test_ticks_after_a_quiet_while_follow_one_upon_the_other() -> None:
@@ -30,3 +34,12 @@ def test_idle_time_counts_as_rest_once() -> None:
     assert abs(rests.after(0.05) - (LONGEST_REST_SECONDS - 0.2)) < 1e-9
     rests.idle(3600.0)
     assert [rests.after(1.0) for _ in range(5)][-1] == LONGEST_REST_SECONDS
+
+
+@pytest.mark.parametrize(("models", "held_up"), [(10, True), (1000, False)])
+async def test_many_models_are_reckoned_beside_the_loop_of_events(
+    models: int, held_up: bool
+) -> None:
+    thread = await aside(threading.get_ident, models)
+
+    assert (thread == threading.get_ident()) is held_up

@@ -80,6 +80,28 @@ async def test_the_same_status_is_published_once() -> None:
     assert [status.version for status in published] == [1]
 
 
+async def test_many_models_are_published_at_once_and_what_is_as_before_is_the_same_value() -> None:
+    """All that looks at the status tells by that in no time that nothing is new."""
+    published, clock = Published(), Clock()
+    publisher = published.publisher(clock)
+    names = [ModelName(f"m{number:03}") for number in range(120)]
+    (wanted,) = desired().models
+    facts = {name: ModelFacts(desired=replace(wanted, name=name)) for name in names}
+    for moved in (State.CACHING, State.LOADING):
+        clock.now += 5.0
+        outlooks = [Outlook(model=name, state=State.CACHING, reason="so") for name in names]
+        outlooks[7] = replace(outlooks[7], state=moved)
+        await publisher.report(outlooks, facts, Understanding(location="/x", whole=True))
+    first, second = published
+    assert [model.name for model in second.models] == names
+    changed = [
+        name
+        for name, was, now in zip(names, first.models, second.models, strict=True)
+        if now is not was
+    ]
+    assert changed == ["m007"]
+
+
 async def test_an_error_of_the_agent_itself_is_shown_until_it_is_over() -> None:
     """Else the status says "no manifest yet" for ever, with the truth in the log alone (R8)."""
     published = Published()
