@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from reconciler.errors import Rejected
-from reconciler.source.git_access import GitAccess, check_access
+from reconciler.source.git_access import PUBLIC, GitAccess, check_access
 from reconciler.source.git_address import is_address, parse_address
 from reconciler.source.kubernetes_address import is_config_map
 
@@ -80,25 +80,26 @@ class GitOptions:
         ),
     ] = None
     git_timeout: Annotated[
-        float,
+        float | None,
         typer.Option(
             "--git-timeout",
             envvar="XGEN_GIT_TIMEOUT",
             metavar="SECONDS",
             min=1.0,
-            help="After which a git that asks or fetches is killed.",
+            help="After which a git that asks or fetches is killed. [default: 60]",
         ),
-    ] = 60.0
+    ] = None
     git_max_mib: Annotated[
-        int,
+        int | None,
         typer.Option(
             "--git-max-mib",
             envvar="XGEN_GIT_MAX_MIB",
             metavar="MIB",
             min=1,
-            help="The most that a fetch may bring. A git that writes more is killed.",
+            help="The most that a fetch may bring. A git that writes more is killed. "
+            "[default: 256]",
         ),
-    ] = 256
+    ] = None
 
     def access(
         self, manifest: str | None, environment: Mapping[str, str] = os.environ
@@ -117,8 +118,10 @@ class GitOptions:
                 for name in (each, each.upper())
                 if environment.get(name)
             },
-            timeout_seconds=self.git_timeout,
-            max_bytes=self.git_max_mib << 20,
+            timeout_seconds=PUBLIC.timeout_seconds
+            if self.git_timeout is None
+            else self.git_timeout,
+            max_bytes=PUBLIC.max_bytes if self.git_max_mib is None else self.git_max_mib << 20,
         )
         if manifest is not None and is_address(manifest) and not is_config_map(manifest):
             try:

@@ -4,7 +4,7 @@ A group is a dataclass, and each of its fields a flag:
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class GitOptions:
-        git_timeout: Annotated[float, typer.Option("--git-timeout", …)] = 60.0
+        git_timeout: Annotated[float | None, typer.Option("--git-timeout", …)] = None
 
     @with_groups
     def plan(manifest: …, git: GitOptions = GitOptions()) -> int: …

@@ -29,14 +29,13 @@ class RunningSettings:
         return given or (Path(told) if told is not None else None)
 
     def filled(self, group: _Group) -> _Group:
-        """With the files that the agent was given where none are."""
-        given = {each.name: getattr(group, each.name) for each in fields(group)}
-        files: dict[str, Any] = {
-            name: self.path(name, value)
-            for name, value in given.items()
-            if value is None or isinstance(value, Path)
-        }
-        return replace(group, **files)
+        """With the files and numbers that the agent has where none are given."""
+        told: dict[str, Any] = {}
+        for each in fields(group):
+            word = self.words.get(each.name)
+            if getattr(group, each.name) is None and isinstance(word, str | int | float):
+                told[each.name] = Path(word) if isinstance(word, str) else word
+        return replace(group, **told)
 
     def texts(self, flag: str, given: list[str] | None) -> list[str]:
         told = self.words.get(flag)

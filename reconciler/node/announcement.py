@@ -15,6 +15,8 @@ def words_of(settings: Settings) -> dict[str, object]:
     return {
         "manifest": _manifest(settings.manifest),
         **{flag.strip("-").replace("-", "_"): str(file) for flag, file in settings.git.files()},
+        "git_timeout": settings.git.timeout_seconds,
+        "git_max_mib": settings.git.max_bytes >> 20,
         "kubeconfig": _text(settings.kubernetes.kubeconfig),
         "kube_context": settings.kubernetes.context,
         "hub": _location(settings.hub.location),
