@@ -18,6 +18,8 @@ from reconciler.source.names import shown_name
 from reconciler.source.snapshot import Snapshot, SourceFile
 
 MAX_FILE_BYTES = 1 << 20
+DATA = "..data"
+"""Kubelet's link to the folder with the files of a mount."""
 SUFFIXES = (".yaml", ".yml", ".json")
 _ATTEMPTS = 10
 _KINDS = {
@@ -137,7 +139,7 @@ def _resolve(path: Path) -> _Root:
 def _data_link(folder: str) -> str | None:
     """Where kubelet's `..data` points to; None where there is no such link."""
     try:
-        return os.readlink(os.path.join(folder, "..data"))
+        return os.readlink(os.path.join(folder, DATA))
     except OSError as exc:
         if exc.errno in (errno.ENOENT, errno.EINVAL):
             return None

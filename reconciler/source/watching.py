@@ -4,22 +4,21 @@ Folders are watched, never files: a watch on a file goes blind after the first r
 """
 
 import asyncio
+import math
 import os
 from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
 
-from watchfiles import Change, awatch
+from reconciler.source.inotify import Inotify
+from reconciler.source.listing import DATA, counts
 
-from reconciler.source.listing import counts
-
-# At 50 ms an idle watch costs 0.2 % of a core; at 5 ms it is 0.9 %, for ever, on every node.
-_STEP_MS = 50
-_DEBOUNCE_MS = 50
+PAUSE_SECONDS = 0.05
+"""Between two hints: a file that is written all the time is not read all the time."""
 _MAX_LINKS = 40
 
 Folders = Mapping[str, frozenset[str] | None]
-"""Folders to watch, with the names in them that matter; None: all."""
+"""Folders to watch, with the names in them that matter; None: those of manifests."""
 
 
 def folders_to_watch(path: Path) -> Folders:
@@ -30,7 +29,7 @@ def folders_to_watch(path: Path) -> Folders:
     found: dict[str, set[str] | None] = {}
     end = _follow(os.path.abspath(path), found)
     if os.path.isdir(end):
-        _follow(os.path.join(end, "..data"), found)
+        _follow(os.path.join(end, DATA), found)
         _follow_files(end, found)
         found[end] = None
     return {
@@ -82,50 +81,67 @@ def _follow_files(folder: str, found: dict[str, set[str] | None]) -> None:
 
 
 class Watcher:
-    """Sets `hint` when something moves in the folders that it follows.
+    """Sets `hint` when something moves in the folders that it follows: at once, or for one change
+    right after the other `PAUSE_SECONDS` after the hint before.
 
     `failure`: why watching is not possible now, so that only polling is left; None otherwise.
     """
 
     def __init__(self, hint: asyncio.Event) -> None:
         self._hint = hint
-        self._folders: Folders | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._folders: Folders = {}
+        self._inotify: Inotify | None = None
+        self._hinted_at = -math.inf
+        self._due: asyncio.TimerHandle | None = None
         self.failure: str | None = None
 
     async def follow(self, folders: Folders) -> None:
         """Watch these folders from now on: what changes after this returns gives a hint."""
-        alive = self._task is not None and not self._task.done()
-        if alive and folders == self._folders:
+        if self._inotify is not None and folders == self._folders:
             return
         await self.close()
         self._folders = folders
         self.failure = None
-        self._task = asyncio.create_task(self._run(folders), name="watch manifest")
-        await asyncio.sleep(0)  # the task's first step sets up the watch
+        try:
+            self._inotify = Inotify(folders)
+        except OSError as exc:
+            self.failure = exc.strerror
+        else:
+            asyncio.get_running_loop().add_reader(self._inotify.fd, self._take)
 
     async def close(self) -> None:
-        task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.wait([task])  # unlike awaiting it, a cancellation of ours gets through
+        inotify, self._inotify = self._inotify, None
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None
+        if inotify is not None:
+            asyncio.get_running_loop().remove_reader(inotify.fd)
+            inotify.close()
 
-    async def _run(self, folders: Folders) -> None:
-        def matters(_change: Change, path: str) -> bool:
-            folder, name = os.path.split(path)
-            names = folders.get(folder, frozenset())
-            return path in folders or names is None or name in names
+    def _take(self) -> None:
+        assert self._inotify is not None
+        moved = list(self._inotify.take())
+        if any(self._matters(folder, name) for folder, name in moved):
+            self._tell()
+        if any(name is None for _, name in moved):
+            self._folders = {}  # one of them is not watched any more: `follow` begins anew
 
-        changes = awatch(
-            *folders,
-            watch_filter=matters,
-            debounce=_DEBOUNCE_MS,
-            step=_STEP_MS,
-            recursive=False,
-            ignore_permission_denied=False,  # True would hide every other error as well
-        )
-        try:
-            async for _ in changes:
-                self._hint.set()
-        except Exception as exc:  # noqa: BLE001  # a task's boundary; polling goes on without it
-            self.failure = str(exc)
+    def _matters(self, folder: str | None, name: str | None) -> bool:
+        if not folder or not name:
+            return True
+        names = self._folders.get(folder)
+        return name in names if names is not None else name == DATA or counts(name)
+
+    def _tell(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._due is not None:
+            return
+        if (pause := self._hinted_at + PAUSE_SECONDS - loop.time()) > 0:
+            self._due = loop.call_later(pause, self._tell_now)
+        else:
+            self._tell_now()
+
+    def _tell_now(self) -> None:
+        self._due = None
+        self._hinted_at = asyncio.get_running_loop().time()
+        self._hint.set()
