@@ -82,6 +82,8 @@ def test_a_killed_agent_costs_its_streams_and_no_model(agent: Agent) -> None:
     wait_until(lambda: agent.self_view()["engines"] is not None, what="its engines are known")
     after = detail(agent, "a")
     assert (after["restarts"], after["load_seconds"]) == (0, None)
+    assert before["expected_load_seconds"] == round(before["load_seconds"], 3)
+    assert after["expected_load_seconds"] == before["expected_load_seconds"]
     for same in ("argv", "port", "backend", "engine", "digest", "spec_hash", "log"):
         assert after[same] == before[same], same
     assert abs(_seconds(after["started_at"]) - _seconds(before["started_at"])) < 1
