@@ -12,7 +12,11 @@ import random
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, replace
 
+import structlog
+
 from reconciler.source.snapshot import Snapshot
+
+_log = structlog.get_logger("xgen.source")
 
 _MAX_PAUSE_SECONDS = 300.0
 _JITTER = 0.1
@@ -82,7 +86,13 @@ class Asking:
 
     async def read(self) -> Snapshot:
         """Ask now."""
-        answer = await self._ask()
+        try:
+            answer = await self._ask()
+        except Exception:  # noqa: BLE001  a source must never be what ends an agent
+            _log.exception("the manifest could not be read, by a fault of ours", source=self._shown)
+            answer = Answer(
+                snapshot=self._error("a fault of ours, which the log has"), reached=False
+            )
         self._wait_seconds = answer.wait_seconds or 0.0
         if answer.reached:
             self._failures = 0
@@ -131,7 +141,10 @@ class Asking:
 
     def _silent(self) -> Snapshot:
         """Of the start: with it the last good version is in force, and is not waited for."""
-        error = f"cannot read {self._shown}: it has not answered yet since the agent started"
+        return self._error("it has not answered yet since the agent started")
+
+    def _error(self, cause: str) -> Snapshot:
+        error = f"cannot read {self._shown}: {cause}"
         return Snapshot(location=self._shown, revision="", error=error)
 
     def _aged(self, snapshot: Snapshot) -> str:

@@ -27,7 +27,7 @@ def environment(**more: str) -> dict[str, str]:
         name: value
         for name, value in os.environ.items()
         if not name.startswith(
-            ("XGEN_", "MINIO_", "AWS_", "XDG_", "COMP_", "NODE_NAME", "NO_COLOR")
+            ("XGEN_", "MINIO_", "AWS_", "XDG_", "COMP_", "NODE_NAME", "NO_COLOR", "KUBE")
         )
     }
     return {**kept, "TERM": "xterm-256color", "XDG_STATE_HOME": "/nonexistent/state", **more}

@@ -19,7 +19,7 @@ from urllib.parse import parse_qsl, urlsplit
 from ruamel.yaml import YAML
 
 from tests.source.kubernetes_discovery import DOCUMENTS
-from tests.source.kubernetes_store import KINDS, Object, Refused, Store, as_line
+from tests.source.kubernetes_store import KINDS, Object, Refused, Store, as_line, metadata_of
 
 _PATH = re.compile(
     r"/api/v1(?:/namespaces/(?P<namespace>[^/]+))?/(?P<resource>configmaps|events|pods)(?:/(?P<name>[^/]+))?"
@@ -273,8 +273,9 @@ class _Handler(BaseHTTPRequestHandler):
             new = [each for each in store.log if each[0] > position]
             if not new:
                 return self._bookmark(query, position), position, False
+        alone = "as=PartialObjectMetadata" in self.headers.get("Accept", "")
         lines = [
-            as_line(what, written)
+            as_line(what, metadata_of(written) if alone else written)
             for _, what, resource, written in new
             if resource == place["resource"]
             and place["namespace"] in (None, written["metadata"]["namespace"])

@@ -193,3 +193,9 @@ def _check(new: Object) -> None:
 def as_line(what: str, body: Object) -> bytes:
     """One line of a watch."""
     return json.dumps({"type": what, "object": body}).encode() + b"\n"
+
+
+def metadata_of(body: Object) -> Object:
+    """What a client gets that asks for metadata alone."""
+    kind = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
+    return {**kind, "metadata": body["metadata"]}

@@ -1,5 +1,7 @@
 """When a source that is far away is asked again."""
 
+from contextlib import aclosing
+
 from reconciler.source.asking import Answer, Asking, Pace
 from reconciler.source.snapshot import Snapshot
 
@@ -36,3 +38,18 @@ async def test_no_sooner_than_the_other_side_wants_and_not_when_it_wants_never()
     found = await pauses(answer(wait=20), answer(wait=1), answer(wait=10_000))
     for pause, about in zip(found, (20, 2, 300), strict=True):
         assert 0.9 * about <= pause <= 1.1 * about
+
+
+async def test_a_fault_of_ours_is_an_error_that_is_tried_again() -> None:
+    faults: list[Exception | None] = [RuntimeError("unexpected"), None]
+
+    async def ask() -> Answer:
+        fault = faults.pop(0)
+        if fault is not None:
+            raise fault
+        return answer(reached=True)
+
+    soon = Pace(interval_seconds=60, first_retry_seconds=0.01)
+    async with aclosing(Asking("there", ask, soon, now=lambda: "now").snapshots()) as snapshots:
+        assert "a fault of ours" in str((await anext(snapshots)).error)
+        assert (await anext(snapshots)).error is None
