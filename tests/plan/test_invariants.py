@@ -26,11 +26,13 @@ from reconciler.plan.phase import State, advance
 from reconciler.plan.planner import plan
 from tests.plan.world import Content, World, desired_model
 from tests.plan.world_checks import (
+    HOURS,
     check_hung_ones_end,
     check_is_deterministic,
     check_keeps_the_gpu,
     check_kept,
     check_stops_tell_why,
+    check_windows,
 )
 
 NAMES = st.sampled_from([ModelName(name) for name in "abc"])
@@ -143,6 +145,10 @@ class PlannerAgainstTheWorld(RuleBasedStateMachine):
     @rule(on=st.sampled_from([False, False, True]))
     def manifest_suspends(self, on: bool) -> None:
         self.world.suspend = on
+
+    @rule(now=st.sampled_from(sorted(HOURS)))
+    def a_window_opens_or_closes(self, now: str) -> None:
+        self.world.maintenance = HOURS[now]
 
     @precondition(lambda self: self.world.manifest)
     @rule(data=st.data(), digest=st.sampled_from(["f1", "f2", ""]))
@@ -259,6 +265,7 @@ class PlannerAgainstTheWorld(RuleBasedStateMachine):
         check_hung_ones_end(self.world, made)
         check_stops_tell_why(self.world, made)
         check_kept(self.world, made)
+        check_windows(self.world, made)
         for name, (effect, _) in world.under_way.items():
             if made.outlook and not world.suspend and effect.kind is EffectKind.FETCH:
                 model = (world.manifest or {}).get(name)
@@ -335,7 +342,7 @@ class PlannerAgainstTheWorld(RuleBasedStateMachine):
     def teardown(self) -> None:
         """From now on all goes well: it must come to rest, and then be as desired."""
         world = self.world
-        world.processes_read, world.suspend = True, False
+        world.processes_read, world.suspend, world.maintenance = True, False, None
         world.manifest = world.manifest or {}
         made = self.tick()
         for _ in range(200):

@@ -6,19 +6,24 @@ from dataclasses import replace
 from reconciler.plan.actions import KeepBackend, Plan, StopBackend
 from reconciler.plan.desired import Strategy
 from reconciler.plan.ids import ModelName
-from reconciler.plan.observed import Observed
+from reconciler.plan.maintenance import Maintenance
 from reconciler.plan.planner import plan
 from tests.plan.world import World
+
+HOURS = {
+    "no windows": None,
+    "open": Maintenance(is_open=True),
+    "closed": Maintenance(is_open=False),
+}
 
 
 def check_is_deterministic(world: World, made: Plan) -> None:
     """In whatever order it is told."""
     desired, seen = world.desired(), world.observed()
-    turned = Observed(
-        processes_read=seen.processes_read,
+    turned = replace(
+        seen,
         models={name: seen.models[name] for name in sorted(seen.models, reverse=True)},
         leftovers=seen.leftovers[::-1],
-        max_parallel_loads=seen.max_parallel_loads,
     )
     other = desired and replace(desired, models=desired.models[::-1])
     assert plan(other, turned, world.now) == made
@@ -89,3 +94,18 @@ def check_stops_tell_why(world: World, made: Plan) -> None:
             told[outlook.process] = outlook.reason
         if stop.nonce in told:
             assert stop.cause in told[stop.nonce], "nobody can read why it is stopped"
+
+
+def check_windows(world: World, made: Plan) -> None:
+    """Outside of them nobody loses what serves, but for a fault of it."""
+    if world.maintenance is None or world.maintenance.is_open:
+        return
+    for action in made.actions:
+        if not isinstance(action, StopBackend) or action.failure is not None:
+            continue
+        serving = [
+            each
+            for each in world.processes[action.model]
+            if each.loaded_at is not None and each.is_sound
+        ]
+        assert [each.nonce for each in serving] != [action.nonce], "a service lost out of hours"
