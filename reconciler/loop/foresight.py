@@ -6,12 +6,13 @@ files have come, what is last good) is learned here, too, and forgotten with it.
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from reconciler.apply.backends import BackendView
 from reconciler.apply.daemon_thread import in_daemon_thread
 from reconciler.apply.outcomes import BackendStopped, FilesFetched
 from reconciler.backend.offer import HubSays
@@ -70,6 +71,10 @@ class Ground:
     offers: Mapping[ModelName, HubSays]
     looks: Looks
     pasts: Mapping[ModelName, Durations]
+
+    @property
+    def live(self) -> Iterable[BackendView]:
+        return [view for views in self.seen.views.values() for view in views]
 
 
 @dataclass(slots=True)
@@ -163,15 +168,13 @@ class Foresight(AbstractContextManager["Foresight"]):
         if self._first:
             self._pardons.foresee(own.books, self._wanted)
             self._first = False
-        while True:
-            settled = self._settle(seen)
-            looks = settled.looks
-            note_good(own.books, looks, seen)
-            own.books.keep_only(looks.keys() | seen.views.keys() | seen.in_flight.keys())
-            memory = memory_of(there)
-            said, made = own.plan(settled.gpus, looks, seen, memory, now)
-            if not own.surges.note(made.staying) or made.actions:
-                break
+        settled = self._settle(seen)
+        looks = settled.looks
+        note_good(own.books, looks, seen)
+        own.books.keep_only(looks.keys() | seen.views.keys() | seen.in_flight.keys())
+        said, made = own.plan(settled.gpus, looks, seen, memory_of(there), now)
+        learned = own.surges.note(made.staying)
+        learned |= self._ask(settled)
         fetched = [each.model for each in made.actions if isinstance(each, FetchFiles)]
         fetched += [name for name, each in seen.in_flight.items() if each.kind is EffectKind.FETCH]
         for name in fetched:
@@ -181,14 +184,12 @@ class Foresight(AbstractContextManager["Foresight"]):
             desired=settled.gpus.desired,
             observed=said,
             plan=own.reverts.shown(made, now),
+            learned=learned,
         )
 
     def _settle(self, seen: Seen) -> Settled:
         own = self.deliberation
-        while True:
-            settled = self._run(own.settle(self._wanted, seen, self._ground.now))
-            if not self._ask(settled):
-                break
+        settled = self._run(own.settle(self._wanted, seen, self._ground.now))
         self.learned.settled = settled
         later = own.reverts.later(own.books)
         if _found_no_room(own.books) and self._keeping.lets_go(settled.looks, seen, later):
@@ -229,7 +230,7 @@ class Foresight(AbstractContextManager["Foresight"]):
         self._files.bring(model.spec, offer)
 
     def _ask(self, settled: Settled) -> bool:
-        """Whether the hub was asked something that it had not been asked before."""
+        """As the loop would, for the next plan. Whether the hub was asked something new."""
         told, learned = settled.looks, self.learned
         offers = {
             name: spec

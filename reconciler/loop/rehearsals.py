@@ -2,13 +2,14 @@
 kept or told, but for the answer."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from reconciler.apply.daemon_thread import in_daemon_thread
 from reconciler.backend.inventory import called
 from reconciler.errors import Transient
+from reconciler.loop.clock import Clock
 from reconciler.loop.comparison import NO_EVICTIONS, Figures, Present, Reckoned, compared
 from reconciler.loop.foresight import Foresight, Ground, Hub
 from reconciler.loop.intent import Understanding
@@ -17,6 +18,7 @@ from reconciler.loop.observation import Look
 from reconciler.loop.pardons import Pardons
 from reconciler.loop.rails import Rails, overlaid, runs_of
 from reconciler.loop.unheld import awaited, held_reasons, unheld
+from reconciler.loop.windows import Windows
 from reconciler.manifest.problem import Problem
 from reconciler.manifest.resolve import FileInput, resolve
 from reconciler.manifest.select import select
@@ -33,13 +35,14 @@ from reconciler.plan.durations import (
 )
 from reconciler.plan.evictions import Evictions
 from reconciler.plan.ids import ModelName, Nonce
+from reconciler.plan.maintenance import Maintenance
 from reconciler.plan.memory import pool_of
 from reconciler.plan.rehearsal import Rehearsal
 from reconciler.status import Status
 
 WAIT_SECONDS = 30.0
 """For the rehearsal before this one to end."""
-CANDIDATE = "the candidate"
+CANDIDATE = "candidate"
 """As its revision is called."""
 
 
@@ -78,6 +81,7 @@ class Rehearsals:
         keeping: Keeping,
         pardons: Pardons,
         rails: Rails,
+        clock: Clock,
         status: Callable[[], Status],
     ) -> None:
         self._loop = loop
@@ -86,6 +90,7 @@ class Rehearsals:
         self._keeping = keeping
         self._pardons = pardons
         self._rails = rails
+        self._clock = clock
         self._status = status
         self._turn = asyncio.Lock()
 
@@ -122,6 +127,7 @@ class Rehearsals:
             wanted = overlaid(wanted, self._rails.suspensions)
             views = (each for views in ground.seen.views.values() for each in views)
             waiting = self._rails.judge(wanted, before, runs_of(views, ground.deliberation.books))
+            ground = _unhurried(ground, Windows(self._clock))
         question = _Question(
             ground=ground,
             wanted=wanted,
@@ -133,7 +139,9 @@ class Rehearsals:
         )
         found: list[NodeChanges] = []
         await in_daemon_thread(lambda: found.append(question.answer()), name="rehearsal")
-        changes = found[0] if waiting is None else awaited(found[0], waiting)
+        changes = found[0]
+        if waiting is not None:  # before somebody confirms it, nothing of it is done
+            changes = replace(awaited(changes, waiting), order=())
         return Foretold(changes=changes, problems=problems)
 
 
@@ -198,9 +206,13 @@ class _Question:
         looks = settled.looks if settled is not None else {}
         roll = settled.gpus.roll if settled is not None else None
         evictions, notes = self._evictions(foresight)
+        fetched = foresight.learned.fetched
+        sizes = _sizes(fetched.values())
         return Reckoned(
             figures={
-                name: self._figures(look, ahead, foresight.learned.fetched.get(name))
+                name: replace(
+                    self._figures(look, ahead, fetched.get(name)), download_bytes=sizes.get(name)
+                )
                 for name, look in looks.items()
             },
             indexes={pool_of(each): each.index for each in (roll.devices if roll else ())},
@@ -229,7 +241,6 @@ class _Question:
         )
         named = model.spec.engine is not None and choice is not None
         return Figures(
-            download_bytes=fetched.offered.size_bytes if fetched is not None else None,
             cached_bytes=self.keeping.cached_bytes(fetched.desired if fetched else model),
             downtime_seconds=gap.seconds,
             ready_seconds=gap.ready_seconds,
@@ -263,3 +274,25 @@ class _Question:
             return self.keeping.foresee(looks, self.ground.seen, later), ()
         except Transient as exc:
             return NO_EVICTIONS, (str(exc),)
+
+
+def _unhurried(ground: Ground, windows: Windows) -> Ground:
+    """Another revision than the one that somebody may have let through its window."""
+
+    def maintenance(desired: Desired | None, now: float) -> Maintenance | None:
+        return windows.look(desired.windows, now) if desired is not None else None
+
+    return replace(ground, deliberation=replace(ground.deliberation, maintenance=maintenance))
+
+
+def _sizes(fetched: Iterable[Look]) -> Mapping[ModelName, int]:
+    """What is fetched for each; files that several share count for the first."""
+    sizes: dict[ModelName, int] = {}
+    counted: set[object] = set()
+    for look in fetched:
+        spec, size_bytes = look.desired.spec, look.offered.size_bytes
+        files = (spec.source, spec.file, spec.digest, spec.format)
+        if size_bytes is not None:
+            sizes[look.desired.name] = 0 if files in counted else size_bytes
+            counted.add(files)
+    return sizes

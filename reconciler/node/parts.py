@@ -304,6 +304,7 @@ async def assembled(
             keeping=keeping,
             pardons=pardons,
             rails=rails,
+            clock=clock,
             status=board.current,
         )
         yield Parts(

@@ -37,11 +37,13 @@ ROUNDS = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thought:
-    """What is made of what is there. `observed`: the same, with all that was found out about it."""
+    """What is made of what is there. `observed`: the same, with all that was found out about it.
+    `learned`: it would be thought of anew, though nothing has changed."""
 
     desired: Desired | None
     observed: Observed
     plan: Plan
+    learned: bool = False
 
 
 Think = Callable[[Observed, tuple[Action, ...]], Thought]
@@ -74,7 +76,7 @@ def rehearse(there: Observed, think: Think, now: float) -> Rehearsal:
         world.learn(thought)
         actions += thought.plan.actions
         done = (*thought.plan.actions, *world.carry_out(thought.plan.actions))
-        at_rest = not world.pass_on() and not done
+        at_rest = not world.pass_on() and not done and not thought.learned
         if at_rest:
             break
         thought = think(world.observed, done)
