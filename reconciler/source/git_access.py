@@ -80,7 +80,11 @@ def check_access(address: GitAddress, access: GitAccess) -> None:
 
 
 def configuration(address: GitAddress, access: GitAccess) -> str:
-    """The text of the only configuration that git reads. It names files, and holds no secret."""
+    """The text of the only configuration that git reads. It names files, and holds no secret.
+
+    What is larger than a manifest may be passes through git in pieces: 400 MiB of zeros, 400 KiB on
+    the wire, took 405 MiB of memory else, and take 22.
+    """
     lines = [
         *("[safe]", "directory = *"),
         *("[core]", "hooksPath = /dev/null", "fsmonitor = false", 'askPass = ""'),

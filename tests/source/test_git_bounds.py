@@ -1,6 +1,8 @@
 """What a fetch may bring: little of a large repository, and never more than its bound."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -122,6 +124,41 @@ def test_a_manifest_beyond_the_bound_is_refused(
     assert "it takes more than 2 MiB" in refusal(reader)
     assert reader.read().snapshot.revision == commit
     assert kept(scratch) < 10_000
+
+
+READING = """
+import resource, sys
+from pathlib import Path
+from reconciler.source.git_access import GitAccess
+from reconciler.source.git_address import parse_address
+from reconciler.source.git_reader import GitReader
+url, search_path, scratch = sys.argv[1:]
+access = GitAccess(search_path=search_path, max_bytes=2 << 20)
+read = GitReader(parse_address(url), access, Path(scratch)).read()
+for file in read.snapshot.files:
+    print(file.name, file.error)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss << 10)
+"""
+
+
+def test_what_grows_as_it_is_unpacked_takes_no_memory(
+    repository: Repository, scratch: Path
+) -> None:
+    """150 MiB of zeros are some 150 KiB on the wire."""
+    repository.write({"m/a.yaml": "1", "m/zeros.yaml": ""})
+    os.truncate(repository.work / "m/zeros.yaml", 150 * MIB)
+    repository.push()
+    url = repository.url("ref=main&path=m")
+    command = [sys.executable, "-c", READING, url, os.environ["PATH"], str(scratch)]
+
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
+
+    small, large, most = done.stdout.splitlines()
+    assert (small, large) == (
+        "a.yaml None",
+        "zeros.yaml cannot read m/zeros.yaml: it is larger than 1 MiB",
+    )
+    assert int(most) < 80 * MIB
 
 
 def test_many_fetches_together_stay_within_twice_the_bound(
