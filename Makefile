@@ -70,11 +70,11 @@ compiler:
 	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq gcc libc6-dev >/dev/null; \
 	else echo "gcc is missing. Run: sudo apt-get install gcc libc6-dev"; exit 1; fi
 
-# For the repositories of the tests, the signatures of their commits, and a server for them.
+# For the repositories of the tests, the signatures of their commits, what asks a forge, and a server.
 git sshd:
 	@missing=; PATH="$$PATH:/usr/sbin"; \
-	for tool in $(if $(filter sshd,$@),sshd,git ssh-keygen); do \
-	  command -v $$tool >/dev/null || missing="$(if $(filter sshd,$@),openssh-server,git openssh-client)"; \
+	for tool in $(if $(filter sshd,$@),sshd,git ssh-keygen curl); do \
+	  command -v $$tool >/dev/null || missing="$(if $(filter sshd,$@),openssh-server,git openssh-client curl)"; \
 	done; \
 	if [ -z "$$missing" ]; then :; \
 	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \

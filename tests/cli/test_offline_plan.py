@@ -242,6 +242,7 @@ def test_what_is_not_listed_is_said_once_and_refuses_nothing() -> None:
         "whether it has the engines b2, only its agent knows",
         "its GPUs are not listed, so it is not known whether models find theirs",
         "its engines are not listed, so every one is taken to be there",
+        "how large its models are is not known, so neither is whether they fit (--hub)",
     )
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
 from reconciler.cli.plan_schema import plan_schema
+from reconciler.manifest.fleet import parse_fleet
 from reconciler.manifest.inspection import inspect
 from reconciler.manifest.resolve import FileInput
 from reconciler.manifest.schema import fleet_schema, manifest_schema, schema_text
@@ -19,7 +20,9 @@ from reconciler.manifest.supported import ACTED_ON
 from tests.manifest.texts import manifest, model
 
 ROOT = Path(__file__).parents[2]
-PUBLISHED = sorted([*ROOT.glob("manifests/**/*.yaml"), *ROOT.glob("examples/**/*.yaml")])
+EVERY = sorted([*ROOT.glob("manifests/**/*.yaml"), *ROOT.glob("examples/**/*.yaml")])
+FLEETS = [file for file in EVERY if file.name == "fleet.yaml"]
+PUBLISHED = [file for file in EVERY if file not in FLEETS]
 VALIDATOR = jsonschema.Draft202012Validator(manifest_schema())
 
 
@@ -49,12 +52,21 @@ def test_published_manifests_satisfy_the_schema(file: Path) -> None:
         VALIDATOR.validate(document)
 
 
-@pytest.mark.parametrize("file", PUBLISHED, ids=lambda file: str(file.relative_to(ROOT)))
-def test_published_manifests_tell_editors_where_the_schema_is(file: Path) -> None:
+@pytest.mark.parametrize("file", FLEETS, ids=lambda file: str(file.relative_to(ROOT)))
+def test_published_fleets_satisfy_their_schema_and_are_valid(file: Path) -> None:
+    for document in documents(file):
+        jsonschema.Draft202012Validator(fleet_schema()).validate(document)
+
+    assert parse_fleet(file.name, file.read_bytes()).problems == ()
+
+
+@pytest.mark.parametrize("file", EVERY, ids=lambda file: str(file.relative_to(ROOT)))
+def test_published_files_tell_editors_where_the_schema_is(file: Path) -> None:
     first = file.read_text().splitlines()[0]
 
     path = first.removeprefix("# yaml-language-server: $schema=")
-    assert (file.parent / path).resolve() == ROOT / "schema" / "manifest.schema.json"
+    kind = "fleet" if file in FLEETS else "manifest"
+    assert (file.parent / path).resolve() == ROOT / "schema" / f"{kind}.schema.json"
 
 
 @pytest.mark.parametrize("folder", sorted({file.parent for file in PUBLISHED}), ids=str)

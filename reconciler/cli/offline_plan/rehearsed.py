@@ -217,6 +217,8 @@ def _notes(
         for model in wanted.models
         if (verdict := verdicts.get(model.name)) is not None
     }
+    if node.rooms and sizes and set(sizes.values()) == {None}:
+        yield "how large its models are is not known, so neither is whether they fit (--hub)"
     known = sum(size for size in sizes.values() if size is not None)
     budget = node.cache_budget_bytes
     if budget is not None and known > budget:
