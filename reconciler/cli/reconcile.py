@@ -15,6 +15,7 @@ from reconciler.cli.suspend import who
 from reconciler.errors import Rejected
 
 _PATH = "/api/management/reconcile"
+_PLAN = "/api/management/plan"
 _PAUSE_SECONDS = 0.5
 _GOOD = frozenset({"loaded", "disabled"})
 _AT_REST = _GOOD | {"error", "blocked", "stopped"}
@@ -101,13 +102,20 @@ def _settled(agent: Agent, model: str | None, timeout: float, *, quiet: bool) ->
             if not quiet and told.get(entry["name"]) != states:
                 typer.echo(_shown(entry))
             told[entry["name"]] = states
-        coming = [str(entry["name"]) for entry in models if not _is_at_rest(entry)]
+        held = _held(agent)
+        names = [str(entry["name"]) for entry in models if not _is_at_rest(entry)]
+        coming = [name for name in names if name not in held]
         if not coming:
             return models
         if time.monotonic() > deadline:
             remark(f"still on the way after {timeout:g} s: {', '.join(coming)}")
             return models
         time.sleep(_PAUSE_SECONDS)
+
+
+def _held(agent: Agent) -> frozenset[str]:
+    """Those that a rail holds back, until somebody or a window lets them go."""
+    return frozenset(each["model"] for each in agent.get(_PLAN).get("held", ()))
 
 
 def _chosen(agent: Agent, model: str | None) -> Iterator[Json]:

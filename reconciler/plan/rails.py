@@ -118,8 +118,8 @@ def _awaited_stop(case: Case, desired: Desired) -> StopBackend | None:
 
 def told_of(desired: Desired, shown: Outlook) -> Outlook:
     """With who holds this model back."""
-    by = desired.suspension_of(shown.model)
     if desired.suspends(shown.model):
+        by = desired.suspension_of(shown.model)
         who = f" {by.who}" if by is not None else ""
         target = shown.target
         if target is not None and by is not None:

@@ -151,6 +151,9 @@ def test_a_restart_waits_for_the_window_or_for_somebody_in_a_hurry(agent: Agent)
     agent.wait_state("b", "loaded")
     agent.wait_model("a", lambda entry: "maintenance window that opens Mon " in said_of(entry))
     assert pids(agent, "a") == before
+    waited = command(agent, "reconcile", "--wait", "--timeout", "60")
+    assert waited.returncode == 1  # at once: it does not serve what is wanted
+    assert "waits for the maintenance window" in waited.stdout
     done = command(agent, "reconcile", "--now")
     assert "does not wait for the maintenance window" in done.stdout
     wait_until(lambda: pids(agent, "a") not in ([None], before), what="a restarted")
