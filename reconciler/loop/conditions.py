@@ -1,7 +1,7 @@
 """The node's conditions, each with the moment since which it says what it says (PURE)."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from reconciler.condition import Condition, ConditionType, Reason
 from reconciler.loop.intent import Understanding
@@ -127,18 +127,21 @@ def stamped(
     `now`: RFC 3339, UTC. `revision`: the newest that they take account of.
     """
     known = {condition.type: condition for condition in before}
-    conditions = []
-    for fact in facts:
-        condition = Condition(
-            type=fact.type,
-            status="Unknown" if fact.status is None else str(fact.status),
-            reason=fact.reason,
-            message=fact.message,
-            since=now,
-            observed_revision=revision,
-        )
-        old = known.get(fact.type)
-        if old and (old.status, old.reason) == (condition.status, condition.reason):
-            condition = replace(condition, since=old.since)
-        conditions.append(condition)
-    return tuple(conditions)
+    return tuple(_stamped(fact, known.get(fact.type), now, revision) for fact in facts)
+
+
+def _stamped(fact: Fact, old: Condition | None, now: str, revision: str | None) -> Condition:
+    status = "Unknown" if fact.status is None else str(fact.status)
+    since = now
+    if old is not None and (old.status, old.reason) == (status, fact.reason):
+        since = old.since
+        if (old.message, old.observed_revision) == (fact.message, revision):
+            return old
+    return Condition(
+        type=fact.type,
+        status=status,
+        reason=fact.reason,
+        message=fact.message,
+        since=since,
+        observed_revision=revision,
+    )

@@ -84,8 +84,10 @@ class Drifts:
         found |= {_key(each): _of_gpu(each) for each in sighting.strangers}
         self._tell_over(found, listed)
         self._known = {key: self._since(key, drift, now) for key, drift in found.items()}
-        known = tuple(self._known.values())
-        return lambda name: tuple(each for each in known if each.model == name)
+        by_model: dict[ModelName | None, tuple[Drift, ...]] = {}
+        for each in self._known.values():
+            by_model[each.model] = (*by_model.get(each.model, ()), each)
+        return lambda name: by_model.get(name, ())
 
     def _note(self, kind: DriftKind, model: ModelName, pid: int, what: str) -> None:
         self._lasting[kind, model, ""] = f"pid {pid}: {what}"

@@ -101,6 +101,7 @@ class Publisher:
         engines = engines_of(inventory)
         applied, attempted = understanding.revision.applied, understanding.revision.attempted
         revision = attempted or applied
+        moment = self._now()
         of_models = revision if understanding.whole else applied  # the rest counts as it was
         before = {model.name: model for model in self._status.models}
         models = []
@@ -109,7 +110,7 @@ class Publisher:
             name, known = outlook.model, facts[outlook.model]
             model = model_status(outlook, known, inventory, wall=self._clock.wall)
             wish = _wish(known, suspended=suspends(name), due=name in held)
-            models.append(self._with_conditions(model, wish, of_models, before.get(name)))
+            models.append(self._with_conditions(model, wish, of_models, before.get(name), moment))
         models.sort(key=lambda model: model.name)
         drift = self.drifts.see(models, sighting)
         for number, model in enumerate(models):
@@ -157,7 +158,7 @@ class Publisher:
                 unknown_because=understanding.unknown_because,
                 ready=self._status.ready or ready,
                 conditions=stamped(
-                    conditions, self._status.conditions, now=self._now(), revision=revision
+                    conditions, self._status.conditions, now=moment, revision=revision
                 ),
             )
         )
@@ -190,12 +191,17 @@ class Publisher:
         return replace(model, conditions=said)
 
     def _with_conditions(
-        self, model: ModelStatus, wish: Wish, revision: str | None, before: ModelStatus | None
+        self,
+        model: ModelStatus,
+        wish: Wish,
+        revision: str | None,
+        before: ModelStatus | None,
+        moment: str,
     ) -> ModelStatus:
         said = stamped(
             model_facts(model, wish),
             before.conditions if before is not None else (),
-            now=self._now(),
+            now=moment,
             revision=revision,
         )
         return replace(model, conditions=said)
@@ -232,6 +238,7 @@ def _wish(facts: ModelFacts, *, suspended: bool, due: bool) -> Wish:
     return Wish(
         there=facts.desired is not None,
         under_way=effect is not None and not effect.aborting,
+        moving=any(view.loaded_at is None or view.stopping for view in facts.views),
         held=held,
         due=due,
     )

@@ -11,7 +11,7 @@ them: a fault costs the model something.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from reconciler.condition import Condition, ConditionType, Reason
 from reconciler.loop.conditions import Fact
@@ -26,25 +26,24 @@ _ON_THE_WAY = {
     State.PENDING: Reason.WAITING,
     State.CACHING: Reason.FETCHING,
     State.LOADING: Reason.LOADING,
-    State.LOADED: Reason.WAITING,
     State.UNLOADING: Reason.STOPPING,
     State.STOPPED: Reason.STOPPING,
     State.ERROR: Reason.RETRYING,
     State.DISABLED: Reason.STOPPING,
 }
-_MOVES = frozenset({State.CACHING, State.LOADING, State.UNLOADING})
-"""What was begun comes to its end, whatever holds back the next step."""
 _FAULTS = frozenset({State.ERROR, State.BLOCKED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
     """What is wanted of a model beside what its status says. `there`: the manifest has it.
-    `under_way`: an effect works on it. `held`: by which kind of rail nothing would be begun for it;
-    None: by none. `due`: something is to be begun, and is held."""
+    `under_way`: an effect works on it. `moving`: a process of it loads, or ends; that comes to its
+    end whatever holds back the next step. `held`: by which kind of rail nothing would be begun for
+    it; None: by none. `due`: something is to be begun, and is held."""
 
     there: bool
     under_way: bool = False
+    moving: bool = False
     held: Reason | None = None
     due: bool = False
 
@@ -59,6 +58,31 @@ class Summary:
     waits: Sequence[str] = ()
     suspended: bool = False
     ending: bool = False
+
+
+_ByModel = dict[ModelName, Condition]
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """Of all models: those that are not as wanted, by their `Ready`, and of which the others are
+    true."""
+
+    amiss: _ByModel = field(default_factory=dict)
+    reconciling: _ByModel = field(default_factory=dict)
+    stalled: _ByModel = field(default_factory=dict)
+    degraded: _ByModel = field(default_factory=dict)
+
+    def of(self, kind: ConditionType) -> _ByModel:
+        match kind:
+            case ConditionType.RECONCILING:
+                return self.reconciling
+            case ConditionType.STALLED:
+                return self.stalled
+            case ConditionType.DEGRADED:
+                return self.degraded
+            case _:
+                return self.amiss
 
 
 def model_facts(model: ModelStatus, wish: Wish) -> tuple[Fact, ...]:
@@ -76,7 +100,7 @@ def model_facts(model: ModelStatus, wish: Wish) -> tuple[Fact, ...]:
     moves, stalled = False, False
     if goal is State.BLOCKED:
         reason, stalled = Reason.BLOCKED, True
-    elif wish.held is not None and not wish.under_way and not {goal, model.state} & _MOVES:
+    elif wish.held is not None and not wish.under_way and (wish.due or not wish.moving):
         reason = wish.held
     else:
         reason, moves = _on_the_way(model, goal), True
@@ -96,13 +120,19 @@ def is_as_wanted(model: ModelStatus, wish: Wish) -> bool:
     if model.target is not None or model.degraded is not None or model.draining:
         return False
     if model.state is State.LOADED:
-        return model.endpoint is not None
+        return model.detail.enabled and model.endpoint is not None
     return model.state is State.DISABLED
 
 
 def node_facts(summary: Summary) -> tuple[Fact, ...]:
     """`Ready`, `Reconciling`, `Stalled` and `Degraded` of the node."""
-    return (_ready(summary), _reconciling(summary), _stalled(summary), _node_degraded(summary))
+    told = _told(summary.models)
+    return (
+        _ready(summary, told),
+        _reconciling(summary, told),
+        _stalled(summary, told),
+        _node_degraded(summary, told),
+    )
 
 
 def _goal(model: ModelStatus) -> tuple[State, str]:
@@ -113,8 +143,8 @@ def _goal(model: ModelStatus) -> tuple[State, str]:
 
 
 def _on_the_way(model: ModelStatus, goal: State) -> Reason:
-    if model.target is None and model.draining and model.state is State.LOADED:
-        return Reason.STOPPING
+    if model.target is None and model.state is State.LOADED:
+        return Reason.STOPPING if model.draining or not model.detail.enabled else Reason.WAITING
     return _ON_THE_WAY.get(goal, Reason.WAITING)
 
 
@@ -140,11 +170,11 @@ def _has_failed(model: ModelStatus) -> bool:
     return model.detail.failures_in_a_row > 0
 
 
-def _ready(now: Summary) -> Fact:
+def _ready(now: Summary, told: _Told) -> Fact:
     status: bool | None = False
     reason = Reason.AS_WANTED
     said: list[str] = []
-    for why, sentence in _against(now):
+    for why, sentence in _against(now, told):
         reason = why if not said else reason
         said.append(sentence)
     if not said:
@@ -154,7 +184,7 @@ def _ready(now: Summary) -> Fact:
     return Fact(ConditionType.READY, status, reason, "; ".join(said))
 
 
-def _against(now: Summary) -> Iterable[tuple[Reason, str]]:
+def _against(now: Summary, told: _Told) -> Iterable[tuple[Reason, str]]:
     """What speaks against `Ready`, the weightiest first."""
     know = now.understanding
     if now.ending:
@@ -169,17 +199,11 @@ def _against(now: Summary) -> Iterable[tuple[Reason, str]]:
         yield Reason.STOP_LIMIT, know.waiting.reason
     elif _is_refused(know):
         yield Reason.INVALID, "the newest manifest was not taken up whole"
-    amiss = {model.name: _of(model, ConditionType.READY) for model in now.models}
-    stalled = [each for each in now.models if _is(each, ConditionType.STALLED)]
-    moving = [each for each in now.models if _is(each, ConditionType.RECONCILING)]
-    degraded = [each for each in moving if _is(each, ConditionType.DEGRADED)]
-    others = [each for each in now.models if not _is_fine(each)]
-    ranked = [*stalled, *degraded, *moving, *others]
-    names = list(dict.fromkeys(model.name for model in ranked))
+    worse = [name for name in told.reconciling if name in told.degraded]
+    names = list(dict.fromkeys([*told.stalled, *worse, *told.reconciling, *told.amiss]))
     for name in names[:_NAMED]:
-        condition = amiss[name]
-        if condition is not None:
-            yield condition.reason, f"{name}: {condition.message}"
+        condition = told.amiss[name]
+        yield condition.reason, f"{name}: {condition.message}"
     if len(names) > _NAMED:
         yield Reason.WAITING, f"and {len(names) - _NAMED} more models"
     for wait in now.waits:
@@ -192,11 +216,10 @@ def _is_refused(know: Understanding) -> bool:
     return read and not know.whole and know.waiting is None
 
 
-def _reconciling(now: Summary) -> Fact:
-    moving = _those(now.models, ConditionType.RECONCILING)
-    if moving:
-        first = next(iter(moving.values()))
-        return Fact(ConditionType.RECONCILING, True, first.reason, _listed(moving))
+def _reconciling(now: Summary, told: _Told) -> Fact:
+    if told.reconciling:
+        first = next(iter(told.reconciling.values()))
+        return Fact(ConditionType.RECONCILING, True, first.reason, _listed(told.reconciling))
     if now.waits:
         return Fact(ConditionType.RECONCILING, True, Reason.WAITING, "; ".join(now.waits))
     if now.suspended:
@@ -205,39 +228,33 @@ def _reconciling(now: Summary) -> Fact:
     if now.understanding.waiting is not None:
         said = now.understanding.waiting.reason
         return Fact(ConditionType.RECONCILING, False, Reason.STOP_LIMIT, said)
-    held = {
-        model.name: each
-        for model in now.models
-        if (each := _of(model, ConditionType.RECONCILING)) is not None
-        and each.reason in (Reason.HELD, Reason.SUSPENDED)
-    }
+    rails = (Reason.HELD, Reason.SUSPENDED)
+    held = {name: each for name, each in told.amiss.items() if each.reason in rails}
     if held:
         return Fact(ConditionType.RECONCILING, False, Reason.HELD, _listed(held))
     return Fact(ConditionType.RECONCILING, False, Reason.AT_REST, "nothing is to be done")
 
 
-def _stalled(now: Summary) -> Fact:
+def _stalled(now: Summary, told: _Told) -> Fact:
     know = now.understanding
     if know.waiting is not None:
         return Fact(ConditionType.STALLED, True, Reason.STOP_LIMIT, know.waiting.reason)
     if _is_refused(know):
         said = "the newest manifest has errors: ManifestValid has them"
         return Fact(ConditionType.STALLED, True, Reason.INVALID, said)
-    stalled = _those(now.models, ConditionType.STALLED)
-    if stalled:
-        return Fact(ConditionType.STALLED, True, Reason.BLOCKED, _listed(stalled))
+    if told.stalled:
+        return Fact(ConditionType.STALLED, True, Reason.BLOCKED, _listed(told.stalled))
     return Fact(ConditionType.STALLED, False, Reason.CLEAR, "nothing is in the way")
 
 
-def _node_degraded(now: Summary) -> Fact:
+def _node_degraded(now: Summary, told: _Told) -> Fact:
     lost = now.understanding.source_error
-    degraded = _those(now.models, ConditionType.DEGRADED)
-    said = _listed(degraded)
+    said = _listed(told.degraded)
     if lost is not None:
         said = "; ".join(filter(None, [f"the manifest's source is lost: {lost}", said]))
         return Fact(ConditionType.DEGRADED, True, Reason.SOURCE_LOST, said)
-    if degraded:
-        worst = min((each.reason for each in degraded.values()), key=_SEVERITY.index)
+    if told.degraded:
+        worst = min((each.reason for each in told.degraded.values()), key=_SEVERITY.index)
         return Fact(ConditionType.DEGRADED, True, worst, said)
     return Fact(ConditionType.DEGRADED, False, Reason.CLEAR, "no fault is known")
 
@@ -245,28 +262,17 @@ def _node_degraded(now: Summary) -> Fact:
 _SEVERITY = (Reason.BLOCKED, Reason.FAILED, Reason.REVERTED, Reason.OLDER_SERVES)
 
 
-def _those(models: Iterable[ModelStatus], kind: ConditionType) -> Mapping[ModelName, Condition]:
-    """The condition of each of which it is true."""
-    found = {model.name: _of(model, kind) for model in models}
-    return {name: each for name, each in found.items() if each is not None and _true(each)}
-
-
-def _of(model: ModelStatus, kind: ConditionType) -> Condition | None:
-    return next((each for each in model.conditions if each.type is kind), None)
-
-
-def _is(model: ModelStatus, kind: ConditionType) -> bool:
-    condition = _of(model, kind)
-    return condition is not None and _true(condition)
-
-
-def _true(condition: Condition) -> bool:
-    return condition.status == "True"
-
-
-def _is_fine(model: ModelStatus) -> bool:
-    ready = _of(model, ConditionType.READY)
-    return ready is not None and (_true(ready) or ready.reason is Reason.DISABLED)
+def _told(models: Iterable[ModelStatus]) -> _Told:
+    told = _Told()
+    for model in models:
+        for condition in model.conditions:
+            if condition.type is ConditionType.READY:
+                is_so = condition.status != "True" and condition.reason is not Reason.DISABLED
+            else:
+                is_so = condition.status == "True"
+            if is_so:
+                told.of(condition.type)[model.name] = condition
+    return told
 
 
 def _listed(conditions: Mapping[ModelName, Condition]) -> str:

@@ -13,7 +13,7 @@ from reconciler.plan.desired import Desired, DesiredModel, ModelSpec
 from reconciler.plan.ids import ModelName, NodeName, Place, SpecHash
 from reconciler.plan.observed import Failure
 from reconciler.plan.phase import State
-from reconciler.status import JUST_STARTED, Status
+from reconciler.status import JUST_STARTED, Revision, Status
 
 M = ModelName("m")
 
@@ -173,3 +173,41 @@ async def test_a_draining_node_goes_on_saying_so() -> None:
     await report(publisher, State.LOADED)
     assert [status.draining for status in published] == [True, True]
     assert [c.type for c in published[-1].conditions if c.type == "Draining"] == ["Draining"]
+
+
+async def test_what_a_rail_holds_back_is_held_until_it_is_let() -> None:
+    published = Published()
+    publisher = published.publisher()
+    wanted = desired()
+    for held in ((M,), ()):
+        await publisher.report(
+            [Outlook(model=M, state=State.PENDING, reason="waits for the maintenance window")],
+            {M: ModelFacts(desired=wanted.models[0])},
+            Understanding(desired=wanted, location="/x", whole=True),
+            held=held,
+        )
+    for status, reason in zip(published, ("Held", "Waiting"), strict=True):
+        (model,) = status.models
+        assert model.conditions[0].reason == reason
+        assert "maintenance window" in status.conditions[0].message
+
+
+async def test_conditions_tell_which_revision_they_take_account_of() -> None:
+    """A model counts as it was while the newest revision is refused in part."""
+    published = Published()
+    publisher = published.publisher()
+    wanted = desired()
+    for whole in (True, False):
+        await publisher.report(
+            [Outlook(model=M, state=State.LOADING, reason="so")],
+            {M: ModelFacts(desired=wanted.models[0])},
+            Understanding(
+                desired=wanted,
+                location="/x",
+                whole=whole,
+                revision=Revision(applied="r1", attempted="r1" if whole else "r2"),
+            ),
+        )
+    of_node = [status.conditions[0].observed_revision for status in published]
+    of_models = [status.models[0].conditions[0].observed_revision for status in published]
+    assert (of_node, of_models) == (["r1", "r2"], ["r1", "r1"])

@@ -93,11 +93,18 @@ def test_a_held_change_is_neither_on_its_way_nor_stalled() -> None:
     assert reasons(model(), held) == (Reason.AS_WANTED, READY)
     assert reasons(model(State.PENDING), held) == (Reason.SUSPENDED,)
     assert reasons(model(), replace(held, due=True)) == (Reason.SUSPENDED,)
-    assert reasons(model(State.LOADING), held) == (Reason.LOADING, RECONCILING)
+    loads = replace(held, moving=True)
+    assert reasons(model(State.LOADING), loads) == (Reason.LOADING, RECONCILING)
+    assert reasons(model(State.CACHING), held) == (Reason.SUSPENDED,)
 
 
 def test_what_the_manifest_has_no_more_is_not_as_wanted_while_it_runs() -> None:
     assert reasons(model(), Wish(there=False))[0] is not Reason.AS_WANTED
+
+
+def test_what_is_disabled_and_serves_still_is_not_as_wanted() -> None:
+    still = model(detail=ModelDetail(enabled=False))
+    assert reasons(still, WANTED) == (Reason.STOPPING, RECONCILING)
 
 
 def test_a_lost_source_costs_the_node_its_ready_whatever_serves() -> None:
@@ -136,12 +143,13 @@ models = st.builds(
     endpoint=st.sampled_from([None, ENDPOINT]),
     degraded=st.sampled_from([None, "runs its last good spec"]),
     draining=st.sampled_from([(), (OLD,)]),
-    detail=st.builds(ModelDetail, failures_in_a_row=st.integers(0, 3)),
+    detail=st.builds(ModelDetail, failures_in_a_row=st.integers(0, 3), enabled=st.booleans()),
 )
 wishes = st.builds(
     Wish,
     there=st.booleans(),
     under_way=st.booleans(),
+    moving=st.booleans(),
     held=st.sampled_from([None, Reason.SUSPENDED, Reason.HELD]),
     due=st.booleans(),
 )
@@ -151,7 +159,7 @@ def settled(status: ModelStatus, wish: Wish) -> bool:
     """Nothing is left to do for it, and it is what the manifest says."""
     busy = wish.under_way or wish.due or bool(status.draining)
     other = status.target is not None or status.degraded is not None or not wish.there
-    rests = (status.state, status.endpoint is None) == (State.LOADED, False)
+    rests = status.state is State.LOADED and status.endpoint is not None and status.detail.enabled
     return (rests or status.state is State.DISABLED) and not busy and not other
 
 
