@@ -1,5 +1,5 @@
-"""Who edits a manifest is told where the manifest is, if that can be: of a bad one, and of the good
-one after it. What is told is what the journal has."""
+"""Who edits a manifest is told where the manifest is, if that can be: of a bad one, of one that
+waits for a confirmation, and of the good one after it. What is told is what the journal has."""
 
 import asyncio
 from collections.abc import Iterable
@@ -14,6 +14,11 @@ _log = structlog.get_logger("xgen.source")
 
 _TRIES = 5
 _FIRST_PAUSE_SECONDS = 1.0
+_BAD = {
+    EventKind.MANIFEST_REFUSED: "ManifestInvalid",
+    EventKind.REVISION_WAITS: "RevisionWaits",
+}
+"""What somebody has to do something about, by the reason that it is told with."""
 
 
 async def tell_of_manifest(
@@ -51,8 +56,8 @@ class _Teller:
         """None: nothing that is news: a good one after a good one is none."""
         news = None
         for event in events:
-            if event.kind is EventKind.MANIFEST_REFUSED:
-                self._bad, news = True, _news("ManifestInvalid", event, event.reason)
+            if (reason := _BAD.get(event.kind)) is not None:
+                self._bad, news = True, _news(reason, event, event.reason)
             elif event.kind is EventKind.MANIFEST_TAKEN:
                 was_bad, self._bad = self._bad, False
                 revision = str(event.data.get("revision", ""))[:12]
@@ -80,14 +85,14 @@ class _Teller:
 
 
 def _is_news(event: Event) -> bool:
-    return event.kind in (EventKind.MANIFEST_REFUSED, EventKind.MANIFEST_TAKEN)
+    return event.kind in _BAD or event.kind is EventKind.MANIFEST_TAKEN
 
 
 def _news(reason: str, event: Event, message: str) -> ManifestNews:
     return ManifestNews(
         node=event.node,
         time=event.time,
-        bad=event.kind is EventKind.MANIFEST_REFUSED,
+        bad=event.kind in _BAD,
         reason=reason,
         message=message,
     )

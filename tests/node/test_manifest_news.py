@@ -78,6 +78,15 @@ async def test_a_good_one_is_news_after_a_bad_one_only() -> None:
         assert source.told.empty()
 
 
+async def test_one_that_waits_for_a_confirmation_is_news() -> None:
+    source = Recording()
+    async with telling(source) as journal:
+        journal.record(EventKind.REVISION_WAITS, "revision r2 waits for confirmation")
+        assert await source.next() == (True, "RevisionWaits", "revision r2 waits for confirmation")
+        taken(journal)
+        assert (await source.next())[:2] == (False, "ManifestTaken")
+
+
 async def test_it_is_tried_again_while_it_is_news() -> None:
     source = Recording(Transient("away"), Transient("away"), None, Transient("away"))
     async with telling(source) as journal:
