@@ -129,7 +129,7 @@ def gap(change: Change) -> str | None:
     if change.downtime_seconds is None:
         # What loads or waits serves nobody.
         serves = change.state in (None, State.LOADED)
-        return "gap unknown: no load of it is recorded here" if serves else None
+        return "gap unknown: no load of it is recorded" if serves else None
     if change.downtime_seconds == 0:
         return "no gap: nothing of it serves now"
     return f"gap about {span(change.downtime_seconds)}"

@@ -13,6 +13,7 @@ from reconciler.source.kubernetes_access import KubernetesAccess
 from reconciler.source.kubernetes_address import parse_config_map
 from reconciler.source.kubernetes_role import role
 from tests.cli.command import xgen_model
+from tests.cli.plan_answers import plan_of
 from tests.e2e.manifests import manifest, model
 from tests.source.git_https import certificate
 from tests.source.kubernetes_files import kubeconfig
@@ -37,7 +38,7 @@ def test_a_plan_of_a_config_map(server: Server, config: Path) -> None:
     words = ("plan", "--offline", "--kubeconfig", config, "--output", "json", "--manifest")
     done = xgen_model(*words, PLACE)
     assert (done.returncode, "t0k3n" in done.stderr) == (2, False)
-    assert json.loads(done.stdout)["nodes"][0]["node"] == "node-a"
+    assert plan_of(done.stdout)["nodes"][0]["node"] == "node-a"
     server.store.put({"models.yaml": "spec: ["})
     bad = xgen_model(*words, PLACE)
     assert (bad.returncode, bad.stderr.startswith("models.yaml:1:")) == (1, True)

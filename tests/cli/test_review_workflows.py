@@ -19,6 +19,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from tests.cli.command import XGEN_MODEL, environment, xgen_model
+from tests.cli.plan_answers import plan_of
 from tests.e2e.agent import REPOSITORY
 from tests.manifest.texts import manifest, model
 from tests.source.git_repository import Repository
@@ -270,6 +271,22 @@ def test_an_invalid_manifest_is_in_gitlabs_report(repository: Repository) -> Non
     (problem,) = json.loads((repository.work / "gl-code-quality-report.json").read_text())
     assert problem["location"]["path"] == f"{MANIFESTS}/m.json"
     assert "unknown key 'xyzzy'" in done.stdout
+
+
+def test_what_runs_can_be_read_from_a_branch_without_a_checkout(repository: Repository) -> None:
+    repository.run("push", "--quiet", "origin", "main")
+    propose(repository, manifest(LONGER, "old"))
+
+    planned = xgen_model(
+        *("plan", "--manifest", repository.work / MANIFESTS, "--output", "json"),
+        *("--from", repository.url(f"ref=main&path={MANIFESTS}")),
+    )
+
+    models = [each for node in plan_of(planned.stdout)["nodes"] for each in node["models"]]
+    assert {each["model"]: each["action"] for each in models} == {
+        "chat": "surge",
+        "old": "unchanged",
+    }
 
 
 def hook() -> Mapping[str, Any]:

@@ -10,6 +10,7 @@ import pytest
 
 from reconciler.observe.processes import HOST_PID_NAMESPACE, pid_namespace
 from tests.cli.command import xgen_model
+from tests.cli.plan_answers import plan_of
 from tests.e2e.agent import Agent
 from tests.e2e.conftest import MakeAgent
 from tests.e2e.gpu_machine import GIB, KEYS, PREFIX, Machine, card, large, says
@@ -89,7 +90,7 @@ def test_two_that_do_not_fit_together_are_not_both_started(
     assert (on_gpu["kv_cache_bytes"], on_gpu["complete"]) == (32 * GIB, True)
     assert told["memory"]["kv_cache_bytes"] == 0
     shown = xgen_model("plan", "--server", agent.url, "--output", "json")
-    planned = {each["model"]: each for each in json.loads(shown.stdout)["nodes"][0]["models"]}
+    planned = {each["model"]: each for each in plan_of(shown.stdout)["nodes"][0]["models"]}
     assert planned["b"]["action"] == "refused"
     assert planned["b"]["memory_on_gpus"]["GPU-0"]["kv_cache_bytes"] == 32 * GIB
 

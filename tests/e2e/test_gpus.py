@@ -1,6 +1,5 @@
 """Models on GPUs that a library describes: an agent, its surveys, and what it gives to whom."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.cli.command import xgen_model
+from tests.cli.plan_answers import plan_of
 from tests.e2e.agent import Agent, llama_server_stand_in
 from tests.e2e.conftest import MakeAgent
 from tests.e2e.manifests import manifest, model
@@ -114,7 +114,7 @@ def test_models_get_gpus_keep_them_and_lose_none_to_each_other(
     planned = xgen_model("plan", "--manifest", candidate, "--server", agent.url, "--output", "json")
     verbs = {
         each["model"]: (each["action"], each["reason"])
-        for each in json.loads(planned.stdout)["nodes"][0]["models"]
+        for each in plan_of(planned.stdout)["nodes"][0]["models"]
     }
     assert verbs["first"][0] == "unchanged"
     assert verbs["pair"][0] == "restart"
