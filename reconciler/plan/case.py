@@ -220,6 +220,11 @@ def _case(desired: DesiredModel | None, seen: ObservedModel, leftovers: Sequence
     )
 
 
+def unclaimed(observed: Observed) -> list[Case]:
+    """Of each model that lives, sorted by name, while nobody can say what is wanted."""
+    return [_case(None, seen, ()) for _, seen in sorted(observed.models.items()) if seen.processes]
+
+
 def at_ease(case: Case) -> Case:
     """The same case, were nothing under way."""
     return _case(case.desired, replace(case.seen, in_flight=None), case.leftovers)

@@ -1,5 +1,6 @@
 """What a plan says of a model: its state, why, and what is coming beside it."""
 
+from reconciler.errors import Bug
 from reconciler.plan.actions import Draining, KeepBackend, Outlook, StopBackend, Target
 from reconciler.plan.case import Case, at_ease, is_stopping
 from reconciler.plan.next_action import Step
@@ -32,6 +33,21 @@ def outlook(case: Case, step: Step) -> Outlook | None:
         retry_at=_retry_at(step),
         needs=case.seen.needs,
         download_bytes=case.seen.download_bytes,
+    )
+
+
+def as_found(case: Case) -> Outlook:
+    """Of a process that nobody can say of yet whether it is wanted: what serves, serves (R2)."""
+    process = case.process
+    if process is None:
+        raise Bug(f"cannot say what is found of {case.name}: nothing of it lives")
+    state = State.LOADED if process.phase is ProcessPhase.LOADED else State.LOADING
+    return Outlook(
+        model=case.name,
+        state=State.UNLOADING if process.died else state,
+        reason=f"{process.doing}; no valid manifest was read yet, so it stays as it is",
+        process=process.nonce,
+        asked_again=process.is_asked and not process.died,
     )
 
 

@@ -16,12 +16,12 @@ from reconciler.plan.actions import (
     StopBackend,
     StopLeftover,
 )
-from reconciler.plan.case import Case, cases
+from reconciler.plan.case import Case, cases, unclaimed
 from reconciler.plan.desired import Desired
 from reconciler.plan.ids import ModelName
 from reconciler.plan.next_action import Step
 from reconciler.plan.observed import Observed
-from reconciler.plan.outlook import outlook
+from reconciler.plan.outlook import as_found, outlook
 from reconciler.plan.rails import held_actions, notes_of, railed, told_of
 from reconciler.plan.room import grant, rank
 from reconciler.plan.step import next_step
@@ -44,7 +44,8 @@ def plan(desired: Desired | None, observed: Observed, now: float) -> Plan:
     """
     unread = _unread(desired, observed)
     if desired is None or unread:
-        return Plan(notes=unread)
+        found = unclaimed(observed) if desired is None else ()
+        return Plan(outlook=tuple(as_found(case) for case in found), notes=unread)
     listed = cases(desired, observed)
     steps = {
         case.name: railed(case, next_step(case, now), desired, observed.maintenance)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -129,6 +130,30 @@ def test_what_serves_is_adopted_while_the_engines_are_still_asked(agent: Agent) 
 
 
 @pytest.mark.slow
+def test_what_serves_is_served_though_no_manifest_is_to_be_had(agent: Agent) -> None:
+    """R2: the source is away, and what was remembered of it is lost."""
+    agent.write(manifest(model("a", aliases="[gpt]")))
+    start(agent)
+    (pid,) = loaded(agent, "a").values()
+    kill(agent)
+    away = agent.manifests.rename(agent.root / "away")
+    shutil.rmtree(agent.data / "last-good")
+
+    start(agent)
+    assert loaded(agent, "a") == {"a": pid}
+    answers = {
+        name: agent.post("/v1/chat/completions", {"model": name, "messages": []}).status_code
+        for name in ("a", "gpt", "other")
+    }
+    assert answers == {"a": 200, "gpt": 503, "other": 503}
+
+    away.rename(agent.manifests)
+    agent.wait_model("a", lambda entry: entry["reason"] == f"serves (pid {pid})")
+    body = {"model": "gpt", "messages": []}
+    assert agent.post("/v1/chat/completions", body).status_code == 200
+
+
+@pytest.mark.slow
 def test_what_changed_in_the_manifest_meanwhile_is_made_true(agent: Agent) -> None:
     before = [model(name) for name in ("kept", "renamed", "changed", "removed", "disabled")]
     agent.write(manifest(*before))
@@ -145,7 +170,9 @@ def test_what_changed_in_the_manifest_meanwhile_is_made_true(agent: Agent) -> No
     )
 
     start(agent)
-    agent.wait_model("changed", lambda now: now["state"] == "loaded" and now["target"] is None)
+    agent.wait_model(
+        "changed", lambda now: now["state"] == "loaded" and now["pid"] != old["changed"]
+    )
     new = loaded(agent, "kept", "renamed", "changed")
     agent.wait_state("disabled", "disabled")
     agent.wait_gone("removed")
