@@ -73,7 +73,8 @@ class Backends:
         self._log_max_bytes = log_max_bytes
         self._logs = data_dir / "logs"
         self._records = Records(data_dir / "spawns")
-        self.custody = Custody(self._records, hold_folder)
+        self._sweep_due = asyncio.Event()
+        self.custody = Custody(self._records, hold_folder, self._sweep_due.set)
         self._ports = Ports(ports, host="127.0.0.1", clock=clock)
         self._held: dict[Nonce, Held] = {}
         self._exits: list[BackendExited] = []
@@ -86,7 +87,6 @@ class Backends:
         self._clients = contextlib.AsyncExitStack()
         self._session: aiohttp.ClientSession | None = None
         self._writing = asyncio.Lock()  # a record is not written after its end
-        self._sweep_due = asyncio.Event()
         self._sweeping: asyncio.Task[None] | None = None
 
     @property
@@ -100,6 +100,7 @@ class Backends:
         become_subreaper()
         await asyncio.to_thread(self._logs.mkdir, mode=0o700, parents=True, exist_ok=True)
         await asyncio.to_thread(self._records.open)
+        self.custody.open()
         self._session = await self._clients.enter_async_context(
             aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0, force_close=True))
         )
@@ -113,6 +114,7 @@ class Backends:
         if self._sweeping is not None:
             self._sweeping.cancel()
             await asyncio.gather(self._sweeping, return_exceptions=True)
+        self.custody.close()
         for held in tuple(self._held.values()):
             await held.close()
         await self._clients.aclose()
@@ -289,9 +291,7 @@ class Backends:
         held.note_death()
         if held.view is not None and held.view.adopted is None:
             held.begin_end()
-        else:
-            self._sweep_due.set()
-        self._wake()
+        self._changed()
 
     async def _end(self, held: Held) -> None:
         """Nobody is left of it: tell so, and forget it, whatever the disk says."""

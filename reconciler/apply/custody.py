@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from reconciler.apply.held import Held
+from reconciler.apply.record_watch import RecordWatch
 from reconciler.apply.records import Records, SpawnRecord
 from reconciler.apply.spawn import Order, Started, start
 from reconciler.apply.traces import remove_traces
@@ -45,15 +46,25 @@ class Custody:
     """The records of what the backends hold, and other files. `start`, `keep` and `remove` are for
     a thread.
 
-    `problems`: what is not on disk and the next agent needs to know, as sentences.
+    `problems`: what is not on disk and the next agent needs to know, as sentences. `harmed`: called
+    in the event loop, between `open` and `close`, when something may have been done to a record.
     """
 
-    def __init__(self, records: Records, hold_folder: HoldFolder) -> None:
+    def __init__(
+        self, records: Records, hold_folder: HoldFolder, harmed: Callable[[], None] = lambda: None
+    ) -> None:
         self._records = records
         self._hold_folder = hold_folder
+        self._watch = RecordWatch(records.folder, harmed)
         self._rewritten: tuple[RecordRewritten, ...] = ()
         self._files: tuple[KeptFiles, ...] = ()
         self.problems: tuple[str, ...] = ()
+
+    def open(self) -> None:
+        self._watch.open()
+
+    def close(self) -> None:
+        self._watch.close()
 
     def watch(self, *files: KeptFiles) -> None:
         """From now on these are kept, too."""
@@ -100,6 +111,7 @@ class Custody:
             else:
                 if harm is not None:
                     rewritten.append(self._news(record, harm))
+        self._watch.renew()
         for files in self._files:
             kept = files.keep()
             problems += kept.problems

@@ -117,6 +117,10 @@ class Records:
         self._folder = folder
         self._on_disk: dict[Nonce, _OnDisk] = {}
 
+    @property
+    def folder(self) -> Path:
+        return self._folder
+
     def open(self) -> None:
         """Before the first write: make the folder, drop what a crash left half written.
 
