@@ -15,8 +15,8 @@ SUMMARY = (
     ConditionType.STALLED,
     ConditionType.DEGRADED,
 )
-_OF_THE_NODE = frozenset({Reason.SOURCE_LOST, Reason.TICK_FAILED, Reason.LOOP_SILENT})
-"""What no model's line tells."""
+_OF_THE_NODE = frozenset({Reason.TICK_FAILED, Reason.LOOP_SILENT})
+"""What neither a model's line tells, nor another condition."""
 
 
 def is_bad(condition: Json) -> bool:

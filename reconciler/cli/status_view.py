@@ -26,6 +26,7 @@ _COLUMNS = (
 )
 _COLOURS = {"loaded": "green", "error": "red", "blocked": "red", "disabled": "dim"}
 _LAST_LINES = 8
+TAKES = "takes requests"
 
 
 def render(servers: Sequence[Json], *, width: int, verbose: bool = False) -> RenderableType:
@@ -46,11 +47,12 @@ def render(servers: Sequence[Json], *, width: int, verbose: bool = False) -> Ren
 
 
 def readiness(server: Json) -> str:
-    """In a word or three. An agent that drains still answers, and refuses new work."""
+    """Of `/readyz`, in a word or four: whether all is as wanted say its conditions. An agent that
+    drains still answers, and refuses new work."""
     draining = {"type": "Draining", "status": "True"}.items()
     if any(draining <= condition.items() for condition in server.get("conditions", ())):
         return "draining"
-    return "ready" if server.get("ready") else "not ready yet"
+    return TAKES if server.get("ready") else "takes no requests yet"
 
 
 def _heading(server: Json) -> Text:

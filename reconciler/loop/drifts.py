@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from reconciler.apply.backends import BackendExited
 from reconciler.apply.leftovers import Ended
 from reconciler.cache.news import FileRotten, News
+from reconciler.condition import Reason
 from reconciler.events import EventKind, Journal, Level
 from reconciler.loop.clock import Clock
 from reconciler.loop.strangers import Stranger
@@ -17,6 +18,7 @@ from reconciler.status import Drift, DriftKind, ModelStatus
 
 _FROM_OUTSIDE = frozenset({"SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT"})
 """Signals that somebody sends; others are faults of the process."""
+_RAILS = (Reason.SUSPENDED, Reason.HELD)
 _LEFT = "nothing is restarted for it; used from the next start on"
 _TOLERATED = "nothing is killed; what it holds counts as used"
 
@@ -164,8 +166,10 @@ def _mending(kind: DriftKind, model: ModelStatus) -> str:
             return f"it is tried again at {model.retry_at}"
         case State.BLOCKED:
             return "it is not started again: it is blocked"
+        case _ if any(each.reason in _RAILS for each in model.conditions):
+            return "it is started again once nothing holds that back"
         case _:
-            return f"it is to be started again: {model.reason}"
+            return "it is to be started again"
 
 
 def _launches(models: Iterable[ModelStatus]) -> Iterable[tuple[_Key, Drift]]:

@@ -8,9 +8,12 @@ import pytest
 
 from reconciler.apply.backends import BackendExited
 from reconciler.cache.news import FileRotten
+from reconciler.condition import Reason
 from reconciler.events import Event, Journal
+from reconciler.loop.conditions import stamped
 from reconciler.loop.drifts import Drifts, Sighting
 from reconciler.loop.gpu_memory import GpuFigures
+from reconciler.loop.standing import Wish, model_facts
 from reconciler.loop.strangers import Stranger, strangers
 from reconciler.plan.ids import ModelName, NodeName, Nonce
 from reconciler.plan.phase import State
@@ -186,3 +189,11 @@ def test_who_has_ended_or_may_be_of_another_namespace_is_nobody(
     sleeper.wait()
     assert seen(figures((sleeper.pid, GIB))) == []
     assert seen(replace(figures(), devices=(replace(figures().devices[0], processes=None),))) == []
+
+
+def test_what_is_suspended_is_not_started_again_meanwhile(node: Node) -> None:
+    held = Wish(there=True, held=Reason.SUSPENDED)
+    down = model(State.ERROR, reason="killed")
+    node.drifts.exited(KILLED)
+    (drift,) = node.see(replace(down, conditions=stamped(model_facts(down, held), (), now="t")))
+    assert drift.done == "it is started again once nothing holds that back"

@@ -7,7 +7,7 @@ from reconciler.cli.agent_view import crashes, how_it_ends, why_none_is_left
 from reconciler.cli.checks.finding import Finding, fail, ok, skip, warn
 from reconciler.cli.client import Json, known_agent
 from reconciler.cli.condition_view import is_bad, is_told_elsewhere
-from reconciler.cli.status_view import readiness
+from reconciler.cli.status_view import TAKES, readiness
 from reconciler.errors import Rejected, Transient
 
 _TROUBLE = ("error", "blocked")
@@ -36,7 +36,7 @@ def _node(view: Json, url: str) -> Iterator[Finding]:
     loaded = sum(model.get("state") == "loaded" for model in models)
     said = f"{url}, version {view.get('agent_version')}, {loaded} of {len(models)} models loaded"
     state = readiness(view)
-    if state == "ready":
+    if state == TAKES:
         yield ok(subject, said)
     else:
         yield warn(subject, f"{said}; {state}", "xgen-model status --watch")
