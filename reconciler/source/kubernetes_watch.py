@@ -90,8 +90,8 @@ class Bell:
                 _log.exception("the watch of the manifest failed unexpectedly")
                 self._failed(ApiFailed("a fault of ours, which the log has"))
             else:
-                # One that ends at once, again and again, is of no use either.
-                self._failures += 0 if self._settled else 1
+                if not self._settled:
+                    self._failed(ApiFailed("each watch ends at once"))
             self._listens = False
             if self._failures:
                 await asyncio.sleep(max(wait, self._pause_seconds()))

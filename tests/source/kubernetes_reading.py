@@ -18,7 +18,12 @@ SHOWN = "configmap://models/models"
 
 
 def source_of(
-    access: KubernetesAccess, *, interval: float = HOUR, watch: float = HOUR, patience: float = HOUR
+    access: KubernetesAccess,
+    *,
+    interval: float = HOUR,
+    watch: float = HOUR,
+    grace: float = HOUR,
+    patience: float = HOUR,
 ) -> ConfigMapSource:
     """By default only what it hears makes it look, and it tries again soon."""
     return ConfigMapSource(
@@ -33,7 +38,7 @@ def source_of(
         ),
         watch=WatchPace(
             watch_seconds=watch,
-            grace_seconds=0.2,
+            grace_seconds=grace,
             first_retry_seconds=0.02,
             last_retry_seconds=0.1,
             settled_seconds=0.1,

@@ -81,7 +81,7 @@ async def _go_through(steps: list[str | None], server: Server, access: Kubernete
     another = asyncio.Event()
 
     async def read() -> None:
-        async with aclosing(source_of(access, watch=1.0).snapshots()) as snapshots:
+        async with aclosing(source_of(access, watch=1.0, grace=0.2).snapshots()) as snapshots:
             async for snapshot in snapshots:
                 if snapshot.error is None:
                     (text,) = texts(snapshot)
