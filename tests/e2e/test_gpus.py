@@ -75,7 +75,7 @@ def test_models_get_gpus_keep_them_and_lose_none_to_each_other(
     make_agent: MakeAgent, libraries: GpuLibraries
 ) -> None:
     """Scenarios 64 to 66, gpustack#5784, #1633, #6032: NVML counts the other way round."""
-    agent = make_agent()
+    agent = make_agent("--stop-limit", "none")
     agent.model_file()
     machine = Machine(agent, libraries)
     first = on_gpu("first", gpu_ids="[3]")
