@@ -29,7 +29,8 @@ class Shortfall:
 class Attempt:
     """`seen_at`, `settled_at`: RFC 3339, UTC; `settled_at` None: it is not over. `seconds`: from
     the one to the other. `reason`: the outcome, as a sentence. `models`: those that are not as it
-    wants them, or were not when a newer one came. `problems`: its errors, with their places."""
+    wants them, or were not when a newer one came. `problems`: its errors, with their places.
+    `note`: of a commit, its subject and author; empty: none is known."""
 
     revision: str
     seen_at: str
@@ -39,3 +40,4 @@ class Attempt:
     seconds: float | None = None
     models: tuple[Shortfall, ...] = ()
     problems: tuple[str, ...] = ()
+    note: str = ""

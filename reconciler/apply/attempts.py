@@ -37,6 +37,7 @@ class _Attempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     seconds: float | None = None
     models: tuple[_Shortfall, ...] = ()
     problems: tuple[str, ...] = ()
+    note: str = ""
 
 
 class _File(msgspec.Struct, frozen=True, kw_only=True):

@@ -48,8 +48,16 @@ def _row(attempt: Json) -> list[Text]:
         Text(str(attempt["revision"])[:12]),
         Text(outcome, style=_COLOURS.get(Outcome(outcome), "dim")),
         Text("-" if seconds is None else span(seconds)),
-        Text(str(attempt["reason"])),
+        _said(attempt),
     ]
+
+
+def _said(attempt: Json) -> Text:
+    """The commit's own words first, where there are any."""
+    note = attempt.get("note")
+    if not note:
+        return Text(str(attempt["reason"]))
+    return Text.assemble((f"{note}: ", "dim"), str(attempt["reason"]))
 
 
 def _wrong(attempt: Json) -> Iterator[Text]:

@@ -43,6 +43,8 @@ class Understanding:
     whole: bool = False
     notices: tuple[str, ...] = ()
     not_kept: str | None = None
+    note: str = ""
+    """Of the newest revision: see `Snapshot`."""
 
     @property
     def waiting(self) -> WaitingRevision | None:
@@ -155,6 +157,7 @@ class Intent:
             revision=Revision(applied=applied, attempted=snapshot.revision or None),
             location=snapshot.location,
             source_error=snapshot.error,
+            note=snapshot.note,
             problems=resolution.problems,
             kept=resolution.kept,
             whole=resolution.whole and waiting is None,

@@ -52,7 +52,7 @@ class Revisions:
         """Note what the status says of the newest revision; whether there is nothing to write any
         more, nor anything new to tell of that."""
         revision = now.revision.attempted
-        if revision is not None and now.source_error is None and not status.draining:
+        if revision is not None and not status.draining:
             self._note(revision, status, now)
         if _gist(self.attempts) == self._saved:
             return True
@@ -63,11 +63,18 @@ class Revisions:
     def _note(self, revision: str, status: Status, now: Understanding) -> None:
         moment = self._clock.wall(self._clock.monotonic())
         attempts = list(self.attempts)
-        if not attempts or attempts[-1].revision != revision:
+        is_new = not attempts or attempts[-1].revision != revision
+        if now.source_error is not None and not is_new:
+            return  # it was looked at before the source was lost
+        if is_new:
             if attempts:
                 attempts[-1] = _superseded(attempts[-1], revision, moment)
             first = Attempt(
-                revision=revision, seen_at=moment, outcome=Outcome.WAITING, reason="just seen"
+                revision=revision,
+                seen_at=moment,
+                outcome=Outcome.WAITING,
+                reason="just seen",
+                note=now.note,
             )
             attempts.append(first)
         attempts[-1] = judged(attempts[-1], status, now, moment)
@@ -91,6 +98,8 @@ def judged(attempt: Attempt, status: Status, now: Understanding, moment: str) ->
     """By the conditions. What was applied once stays so: what fails later is no fault of it."""
     if attempt.outcome is Outcome.APPLIED:
         return attempt
+    if now.source_error is not None:  # of this very commit: what it holds cannot be read
+        return _settled(attempt, Outcome.REFUSED, now.source_error, moment)
     ready = _of(status.conditions, ConditionType.READY)
     if ready is None or ready.status == "Unknown":
         return attempt

@@ -98,7 +98,8 @@ class GitReader:
     def _fetched(self, name: str) -> Snapshot:
         """What is wrong with the commit itself is an error of the snapshot, until it moves."""
         commit = self._repository.fetch(name)
-        snapshot = Snapshot(location=self._address.shown, revision=commit)
+        note = self._repository.note(commit)
+        snapshot = Snapshot(location=self._address.shown, revision=commit, note=note)
         try:
             if self._access.allowed_signers is not None:
                 check_signature(self._repository, commit, self._access.allowed_signers)

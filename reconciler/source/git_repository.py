@@ -30,6 +30,8 @@ _QUIET = ("--quiet", "--no-tags")
 _MAX_FETCHES = 50
 _MAX_TREE_BYTES = 16 << 20
 _PREFIX = "repository-"
+_MAX_NOTE_BYTES = 64 << 10
+_NOTE_CHARACTERS = 120
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +129,16 @@ class GitRepository:
             found[id] = printed[start : start + size]
             at = start + size + 1
         return found
+
+    def note(self, commit: str) -> str:
+        """Its subject and author, of what is here; empty where git does not tell."""
+        words = ("log", "-1", "--no-show-signature", "--no-mailmap", "--format=%s (%an)", commit)
+        try:
+            told = self._run(*words, max_bytes=_MAX_NOTE_BYTES)
+        except GitFailed:
+            return ""
+        text = "".join(each for each in told.decode("utf-8", "replace") if each.isprintable())
+        return text if len(text) <= _NOTE_CHARACTERS else f"{text[: _NOTE_CHARACTERS - 1]}…"
 
     def verify(self, commit: str) -> None:
         """Raises GitFailed unless it has a good signature of an allowed signer."""

@@ -20,10 +20,12 @@ class Snapshot:
     """One complete listing of the source, read through one resolved link.
 
     `error`: the listing itself could not be had (missing, unreadable); `files` is then empty and
-    means nothing (R2). `revision`: sha256 over names and contents, or a commit.
+    means nothing (R2). `revision`: sha256 over names and contents, or a commit. `note`: of the
+    latter, its subject and author.
     """
 
     location: str
     revision: str
     files: tuple[SourceFile, ...] = ()
     error: str | None = None
+    note: str = ""

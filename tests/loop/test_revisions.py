@@ -187,3 +187,15 @@ async def test_what_cannot_be_written_is_told_and_tried_again(node: Node, tmp_pa
     assert not await node.see("r1", SERVES)  # the problem is to be taken back
     assert await node.see("r1", SERVES)
     assert node.revisions.problems == ()
+
+
+async def test_a_commit_that_cannot_be_read_is_refused_and_the_one_before_stays(node: Node) -> None:
+    await node.see("r1", SERVES)
+    unsigned = Understanding(
+        source_error="no good signature", note="b (kim)", revision=Revision(attempted="r2")
+    )
+    await node.revisions.see(_status(unsigned), unsigned)
+    assert node.outcomes == [("r1", "applied"), ("r2", "refused")]
+    assert (node.last.reason, node.last.note) == ("no good signature", "b (kim)")
+    await node.see("r2", SERVES)
+    assert node.outcomes == [("r1", "applied"), ("r2", "applied")]

@@ -299,4 +299,5 @@ async def test_the_history_has_the_newest_revision_first() -> None:
         "seconds": 3.5,
         "models": [{"model": "a", "reason": "exited with code 1"}],
         "problems": [],
+        "note": "",
     }

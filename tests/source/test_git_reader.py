@@ -63,6 +63,19 @@ def test_reads_a_folder_as_a_directory_is_read(repository: Repository, reader_of
     read = reader_of().read()
     assert good(read) == {"a.yaml": "a", "b.yml": "b", "c.json": "c"}
     assert read.snapshot.revision == commit
+    assert read.snapshot.note == "change (Ann)"
+
+
+def test_tells_a_commit_s_first_line_without_what_a_terminal_obeys(
+    repository: Repository, reader_of: ReaderOf
+) -> None:
+    repository.write({"m/a.yaml": "a"})
+    repository.run("add", "--all")
+    repository.run("commit", "--quiet", "-m", f"\x1b[31mred {'x' * 200}\n\nmore of it")
+    repository.run("push", "--quiet", "origin", "main")
+    note = reader_of().read().snapshot.note
+    assert note.startswith("[31mred xxx")
+    assert (len(note), note[-1], "more" in note) == (120, "…", False)
 
 
 def test_reads_one_file_and_the_root(repository: Repository, reader_of: ReaderOf) -> None:
