@@ -232,7 +232,9 @@ def _reason(case: _Case, verb: Verb, not_here: str | None) -> str:
         if end is None:
             return not_here or _REMOVED
         return end.target.reason if end.target is not None else end.reason
-    if verb is Verb.START and now is not None:
+    if verb in (Verb.STOP, Verb.START) and case.blocked is not None:
+        said += f"; {case.blocked}"
+    elif verb is Verb.START and now is not None:
         said += f" (now {now.state}: {now.reason})"
     auto = case.wanted is not None and case.wanted.strategy is Strategy.AUTO
     if verb is Verb.SURGE and auto and not case.rooms_known:

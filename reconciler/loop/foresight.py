@@ -30,7 +30,6 @@ from reconciler.loop.stage import (
     StagedFiles,
     StagedProcesses,
     StagedRooms,
-    memory_of,
 )
 from reconciler.plan.actions import Action, FetchFiles, StopBackend
 from reconciler.plan.desired import Desired, DesiredModel, ModelSpec
@@ -43,6 +42,8 @@ from reconciler.plan.rehearsal import Rehearsal, Thought, rehearse
 HUB_SECONDS = 10.0
 """For all that the hub is asked at a time; then it is taken for silent."""
 LONGEST_SECONDS = 60.0
+_ROUND_SECONDS = 20.0
+"""From one plan to the next: what ends gives its memory back meanwhile, and GPUs are asked."""
 _QUESTIONS_AT_ONCE = 4
 
 T = TypeVar("T")
@@ -105,6 +106,7 @@ class Foresight(AbstractContextManager["Foresight"]):
         self.learned = _Learned(hints=dict(ground.hints), offers=dict(ground.offers))
         self._files = StagedFiles(real.files.lookup)
         self._processes = StagedProcesses(ground.seen, ground.families)
+        self._rooms = StagedRooms()
         own = ground.deliberation.copy()
         self.deliberation = replace(
             own,
@@ -113,7 +115,7 @@ class Foresight(AbstractContextManager["Foresight"]):
                 engines=StagedEngines(real.engines, self._files),
                 processes=self._processes,
                 under_way=self._processes,
-                memory=StagedRooms(),
+                memory=self._rooms,
                 hung=ground.seen.hung,
                 hints=self.learned.hints,
                 offers=self.learned.offers,
@@ -162,6 +164,7 @@ class Foresight(AbstractContextManager["Foresight"]):
                 f"cannot tell what would be done: that takes over {LONGEST_SECONDS:.0f} s"
             )
         own, now = self.deliberation, self._ground.now
+        own.gpus.let_pass(_ROUND_SECONDS)
         seen = self._processes.show(there)
         want(own.books, self._wanted)
         self._book(done, now)
@@ -172,8 +175,11 @@ class Foresight(AbstractContextManager["Foresight"]):
         looks = settled.looks
         note_good(own.books, looks, seen)
         own.books.keep_only(looks.keys() | seen.views.keys() | seen.in_flight.keys())
-        said, made = own.plan(settled.gpus, looks, seen, memory_of(there), now)
-        learned = own.surges.note(made.staying)
+        known = self._rooms.show(there)
+        asked = self._run(own.observer.memory(looks, seen, own.gpus.figures()))
+        memory = asked or known
+        said, made = own.plan(settled.gpus, looks, seen, memory, now)
+        learned = own.surges.note(made.staying) | memory.settles
         learned |= self._ask(settled)
         fetched = [each.model for each in made.actions if isinstance(each, FetchFiles)]
         fetched += [name for name, each in seen.in_flight.items() if each.kind is EffectKind.FETCH]
@@ -235,7 +241,7 @@ class Foresight(AbstractContextManager["Foresight"]):
         offers = {
             name: spec
             for name, spec in unfetched(told).items()
-            if told[name].offered.unoffered is not None
+            if not _is_said(learned.offers.get(name), spec)
         }
         hints = {
             name: spec
@@ -253,6 +259,10 @@ class Foresight(AbstractContextManager["Foresight"]):
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         return self._runner.run(work)
+
+
+def _is_said(says: HubSays | None, spec: ModelSpec) -> bool:
+    return says is not None and says.spec in (None, spec)
 
 
 def _found_no_room(books: Books) -> bool:

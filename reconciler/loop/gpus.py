@@ -62,9 +62,9 @@ class Watch(Protocol):
     def hurry(self) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Still:
-    """What was known when somebody looked last; nobody is asked."""
+    """What was known when somebody looked last; nobody is asked. `at`: moved by who rehearses."""
 
     surveyed: Surveyed | None
     at: float
@@ -121,6 +121,11 @@ class GpuLedger:
         other._departures = self._departures.copy()
         other._numbers = None
         return other
+
+    def let_pass(self, seconds: float) -> None:
+        """Of a copy: from now on it is so much later."""
+        if isinstance(self._watch, _Still):
+            self._watch.at += seconds
 
     def say(self) -> None:
         """To the log, once, where it becomes so."""

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Protocol
@@ -174,7 +175,7 @@ class Observer:
         offers: Told,
     ) -> "Observer":
         """One that asks these instead."""
-        return Observer(
+        other = Observer(
             cache=files,
             engines=engines,
             backends=processes,
@@ -185,6 +186,8 @@ class Observer:
             hints=hints,
             offers=offers if self._offers is not None else None,
         )
+        other._successions = copy(self._successions)
+        return other
 
     @property
     def engines(self) -> Judge:

@@ -17,7 +17,7 @@ from reconciler.cache.address import LocalAddress, parse_source
 from reconciler.cache.choose import Wish, wish_of
 from reconciler.cache.digests import pinned_digest
 from reconciler.errors import XgenError
-from reconciler.loop.gpu_memory import Families, GpuFigures
+from reconciler.loop.gpu_memory import Families, GpuFigures, gpu_rooms
 from reconciler.loop.memory import Memory
 from reconciler.loop.observation import Seen
 from reconciler.loop.observer import Judge
@@ -94,14 +94,31 @@ class StagedProcesses:
         )
 
 
-@dataclass(frozen=True, slots=True)
 class StagedRooms:
-    """No memory is asked for: the rehearsal reckons it."""
+    """What is free the rehearsal reckons. When that is known, by a survey of GPUs that has seen who
+    came and who went, is told as it would be: `began` of a survey just before each look."""
+
+    def __init__(self) -> None:
+        self._there = Memory(rooms={}, held={})
+
+    def show(self, there: Observed) -> Memory:
+        """As the rehearsal has it, for who does not ask what is known of it."""
+        held = {each.nonce: each.held for seen in there.models.values() for each in seen.processes}
+        self._there = Memory(rooms=there.rooms, held=held)
+        return self._there
 
     def look(
         self, families: Families, views: Iterable[BackendView], figures: GpuFigures
     ) -> Memory | None:
-        return None
+        seen = replace(figures, began=figures.now - _SURVEY_SECONDS)
+        told = gpu_rooms(seen, families, [])
+        rooms = {
+            pool: replace(room, unknown=told[pool].unknown, returning=told[pool].returning)
+            if pool in told
+            else room
+            for pool, room in self._there.rooms.items()
+        }
+        return replace(self._there, rooms=rooms)
 
     def forget(self) -> None:
         return
@@ -110,6 +127,8 @@ class StagedRooms:
         return self
 
 
+_SURVEY_SECONDS = 0.1
+"""Ago; rounds of a rehearsal are longer."""
 _Files = tuple[str, Wish]
 
 
@@ -181,12 +200,6 @@ class StagedEngines:
         if files is not None and not files.path:
             return self.real.assess(model, None, devices, self.files.offers.get(files.digest))
         return self.real.assess(model, files, devices, offer)
-
-
-def memory_of(there: Observed) -> Memory:
-    """As a rehearsal has reckoned it."""
-    held = {each.nonce: each.held for seen in there.models.values() for each in seen.processes}
-    return Memory(rooms=there.rooms, held=held)
 
 
 def _files(spec: ModelSpec) -> tuple[_Files, str | None] | None:

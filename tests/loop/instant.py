@@ -152,7 +152,7 @@ class Machine:
     def surveyed(self) -> Surveyed:
         devices = tuple(map(self._told, self.devices))
         answer = Answer(step=Step.NVML, reason="told", devices=devices)
-        return Surveyed(answers=(answer,), began=self.now() + 0.1, own_pids=True)
+        return Surveyed(answers=(answer,), began=self.now() - 0.1, own_pids=True)
 
     def now(self) -> float:
         return self._clock.now
