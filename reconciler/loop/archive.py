@@ -40,6 +40,9 @@ class Lifted:
     why: str
 
 
+_NOTHING_KEPT = History()
+
+
 class Archive:
     """Kept by the loop alone. `boot_id`: of this boot. `inventory`: the engines as of now."""
 
@@ -209,7 +212,9 @@ class Archive:
 
     def _known(self, model: ModelName) -> History:
         """As compared: moments of another agent's clock mean nothing."""
-        kept = self._kept.get(model, History())
+        kept = self._kept.get(model, _NOTHING_KEPT)
+        if not kept.blocks:
+            return kept
         blocks = tuple(
             replace(block, failure=replace(block.failure, at=0.0)) for block in kept.blocks
         )

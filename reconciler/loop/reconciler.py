@@ -233,6 +233,7 @@ class Reconciler:
         self._standstill = None
         if desired is not None:
             await self._remember(scene)
+            await asyncio.sleep(0)  # of many models, each of these takes its time
         wanted = self._reverts.as_wanted(looks)
         self._inquiries.watch(looks, wanted, seen, self._books, desired=desired)
         reckon = partial(self._deliberation.plan, scene.gpus, looks, seen, scene.memory, now)

@@ -17,12 +17,11 @@ from reconciler.manifest.yaml_scalar import plain_scalar
 MAX_DEPTH = 64
 MAX_NODES = 200_000
 """How many values one file may hold: some six thousand models."""
-_UNUSUAL = re.compile(
-    r"""[\t\r\\\x85\u2028\u2029\ufeff\ud800-\udfff]|^%|^\.\.\.|["']\ *:[^ \n]|[^\n]{1000}""",
-    re.MULTILINE,
-)
-"""What the parsers do not agree on. 1,000: how far before its colon a key may begin is limited, and
-counted in two ways."""
+_SIGNS = "\t\r\\\x85\u2028\u2029\ufeff"
+_LINE = re.compile(r"\n(?:%|\.\.\.|[^\n]{1000})")
+"""1,000: how far before its colon a key may begin is limited, and counted in two ways."""
+_COLON = re.compile(r"""["'] *:[^ \n]""")
+"""With `_SIGNS` and `_LINE`: what the parsers do not agree on."""
 
 
 class _Unusual(Exception):
@@ -31,7 +30,7 @@ class _Unusual(Exception):
 
 def compose_usual(text: str) -> tuple[Node, ...] | None:
     """All documents of the text; None: it is not usual, or there is no libyaml here."""
-    if _UNUSUAL.search(text):
+    if any(sign in text for sign in _SIGNS) or _LINE.search(f"\n{text}") or _COLON.search(text):
         return None
     try:
         from yaml import YAMLError, events
@@ -40,7 +39,7 @@ def compose_usual(text: str) -> tuple[Node, ...] | None:
         return None
     try:
         return _Reader(events, CParser(text).get_event).documents()
-    except (_Unusual, YAMLError):
+    except (_Unusual, YAMLError, UnicodeEncodeError):
         return None
 
 

@@ -49,6 +49,8 @@ class Claim:
     def put_into(self, model: DesiredModel) -> DesiredModel:
         gpus = tuple(device.identity for device in self.devices)
         share = share_of(model.spec.gpu_memory, self.devices)
+        if (gpus, share, self.to_spare) == (model.gpus, model.gpu_share, model.gpus_to_spare):
+            return model
         return replace(model, gpus=gpus, gpu_share=share, gpus_to_spare=self.to_spare)
 
 
