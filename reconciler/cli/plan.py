@@ -109,7 +109,7 @@ def plan(
         )
         with hub_offers(hub) as offers:
             nodes = offline_plans(question, offers, here=_here(folder))
-        against = said_against(before, fleet)
+        against = said_against(before, fleet, runs=question.before is not None)
     else:
         nodes = [*told_by(agent, node, read_candidate(manifest, access, cluster).files)]
         against = f"compared with the agent at {agent.url}"
@@ -136,7 +136,7 @@ def _print(
         case PlanOutput.TEXT:
             show(console(), as_text(nodes, against=against))
         case PlanOutput.JSON:
-            print_json(as_json(nodes, agent=agent.url if agent else None))
+            print_json(as_json(nodes, agent=agent.url if agent else None, against=against))
         case PlanOutput.MARKDOWN:
             said = as_markdown(nodes, against=against, what=what or "the manifest in force")
             typer.echo(said, nl=False)

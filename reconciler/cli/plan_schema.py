@@ -156,6 +156,7 @@ class Plan(msgspec.Struct, kw_only=True):
 
     api: Literal[1]
     agent: Annotated[str | None, Meta(description="Whom it asked; null: nobody.")]
+    against: Annotated[str, Meta(description="What the manifest is compared with, as a clause.")]
     changes: Annotated[bool, Meta(description="Whether there is anything to do.")]
     summary: Annotated[dict[str, int], Meta(description="How many models, by action.")]
     totals: Totals

@@ -46,11 +46,12 @@ _LISTED = 12
 """More models that stay as they are, with nothing to say of them, are counted."""
 
 
-def as_json(nodes: Sequence[NodeChanges], *, agent: str | None) -> Json:
-    """`plan_schema` has the shape."""
+def as_json(nodes: Sequence[NodeChanges], *, agent: str | None, against: str) -> Json:
+    """`plan_schema` has the shape. `against`: see `as_text`."""
     return {
         "api": 1,
         "agent": agent,
+        "against": against,
         "changes": has_changes(nodes),
         "summary": {verb.value: count(nodes, verb) for verb in Verb},
         "totals": totals(nodes).figures,

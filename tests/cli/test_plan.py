@@ -6,6 +6,7 @@ import pytest
 
 from tests.cli.command import on_a_terminal, xgen_model
 from tests.cli.plan_answers import plan_of
+from tests.e2e.agent import MINIMAL_GGUF
 from tests.manifest.texts import manifest, model
 
 OFFLINE = ("--offline", "--node", "node-a")
@@ -146,3 +147,56 @@ def test_what_is_piped_is_never_wrapped(tmp_path: Path) -> None:
     result = xgen_model("plan", "--manifest", file, *OFFLINE, env={"COLUMNS": "80"})
 
     assert f"{file}:" in result.stderr
+
+
+def test_a_hub_tells_how_much_is_to_download(folder: Path, tmp_path: Path) -> None:
+    files = tmp_path / "files"
+    files.mkdir()
+    (files / "model.gguf").write_bytes(MINIMAL_GGUF)
+    (tmp_path / "hub").mkdir()
+    pushed = xgen_model("hub", "push", files, "gguf/org_chat", "--hub", tmp_path / "hub")
+    assert pushed.returncode == 0, pushed.stderr
+
+    asked = ("plan", "--manifest", folder / "a.json", *OFFLINE, "--output", "json")
+    planned = plan_of(xgen_model(*asked, "--hub", tmp_path / "hub").stdout)
+    away = xgen_model(*asked, "--hub", tmp_path / "nowhere")
+
+    assert planned["nodes"][0]["models"][0]["download_bytes"] == len(MINIMAL_GGUF)
+    assert planned["totals"]["download_bytes"] == len(MINIMAL_GGUF)
+    assert (away.returncode, away.stdout) == (1, "")
+    assert "cannot list" in away.stderr
+
+
+def test_an_old_folder_without_manifests_is_nothing_that_runs(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir()
+
+    words = ("plan", "--manifest", folder / "a.json", "--from", tmp_path / "old")
+    planned = xgen_model(*words, "--node", "node-a")
+    missing = xgen_model("plan", "--manifest", folder / "a.json", "--from", tmp_path / "none")
+
+    assert planned.returncode == 2
+    assert f"node-a, from nothing, since {tmp_path}/old holds no manifest" in planned.stdout
+    assert "  + chat  start      " in planned.stdout
+    assert (missing.returncode, "for --from: there is no file" in missing.stderr) == (64, True)
+
+
+def test_without_a_node_nothing_would_move_and_that_is_said(folder: Path) -> None:
+    result = xgen_model("plan", "--manifest", folder, *OFFLINE, "--without", "node-b")
+
+    assert (result.returncode, result.stdout) == (1, "")
+    assert "that comes with `replicas`, which are not supported yet" in result.stderr
+
+
+def test_a_fleet_file_with_mistakes_is_an_error_with_every_place(
+    folder: Path, tmp_path: Path
+) -> None:
+    fleet = tmp_path / "fleet.yaml"
+    fleet.write_text("apiVersion: xgen.io/v1alpha1\nkind: Fleet\nspec: {nodes: [{nam: a}]}\n")
+
+    result = xgen_model("plan", "--manifest", folder / "a.json", "--fleet", fleet)
+
+    assert (result.returncode, result.stdout) == (1, "")
+    assert f"{fleet}:3:17: spec.nodes[0].nam: unknown key 'nam'; did you mean 'name'?" in (
+        result.stderr
+    )
+    assert "cannot use the fleet file" in result.stderr

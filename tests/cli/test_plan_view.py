@@ -115,13 +115,13 @@ def test_a_plan_without_changes_says_nothing_of_costs() -> None:
 
 
 def test_the_json_is_what_the_schema_says_and_nothing_else() -> None:
-    answer = json.loads(json.dumps(as_json(PLAN, agent=None)))
+    answer = json.loads(json.dumps(as_json(PLAN, agent=None, against="x")))
 
     strict().validate(answer)
 
 
 def test_the_published_schema_lets_later_releases_add_fields() -> None:
-    answer: dict[str, Any] = json.loads(json.dumps(as_json(PLAN, agent=None)))
+    answer: dict[str, Any] = json.loads(json.dumps(as_json(PLAN, agent=None, against="x")))
     answer["nodes"][0]["models"][0]["of_a_later_release"] = 1
 
     jsonschema.Draft202012Validator(plan_schema()).validate(answer)
@@ -129,6 +129,6 @@ def test_the_published_schema_lets_later_releases_add_fields() -> None:
 
 
 def test_what_an_agent_answers_is_read_back_as_it_was() -> None:
-    answer = json.loads(json.dumps(as_json(PLAN, agent=None)))
+    answer = json.loads(json.dumps(as_json(PLAN, agent=None, against="x")))
 
     assert node_from_json(answer["nodes"][0]) == FULL

@@ -12,7 +12,8 @@ from reconciler.plan.repository import SCHEME
 
 @contextmanager
 def hub_offers(location: str | None) -> Iterator[Offers]:
-    """`location`: as --hub takes it; None: no hub is asked."""
+    """`location`: as --hub takes it; None: no hub is asked. Raises Transient where it does not
+    answer."""
     if location is None:
         yield lambda _spec: None
         return
@@ -21,6 +22,7 @@ def hub_offers(location: str | None) -> Iterator[Offers]:
     from reconciler.node.offers import offer_of
 
     with opened(location) as hub, readable(location) as store:
+        hub.prefixes()  # a hub that does not answer refuses no model: nothing is planned
         known: dict[tuple[object, ...], Offer | Rejected | None] = {}
 
         def offers(spec: ModelSpec) -> Offer | None:

@@ -32,9 +32,8 @@ PlanHub = Annotated[
     str | None,
     typer.Option(
         "--hub",
-        envvar="XGEN_HUB",
         metavar="PLACE",
-        help="Asked offline for the sizes of models: s3://BUCKET[/BASE] or a directory.",
+        help="Where no agent is asked, for the sizes of models: s3://BUCKET[/BASE] or a directory.",
     ),
 ]
 WithoutOption = Annotated[
@@ -70,9 +69,11 @@ def _is_manifest(file: Path) -> bool:
     return file.suffix in (".yaml", ".yml", ".json") and not file.name.startswith(".")
 
 
-def said_against(before: str | None, fleet: Path | None) -> str:
-    """As a clause."""
+def said_against(before: str | None, fleet: Path | None, *, runs: bool) -> str:
+    """As a clause. `runs`: `before` holds a manifest."""
     on = f" on the nodes of {fleet}" if fleet is not None else ""
     if before is None:
         return f"from nothing{on} (no agent was asked)"
+    if not runs:
+        return f"from nothing{on}, since {before} holds no manifest (no agent was asked)"
     return f"compared with {before}, taken to run{on} (no agent was asked)"
