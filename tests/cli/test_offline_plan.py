@@ -101,7 +101,7 @@ def test_no_pid_is_made_up() -> None:
 
     change = one(plans(after, before, gpus(2)), "a")
 
-    assert change.verb is Verb.SURGE
+    assert (change.verb, change.downtime_seconds) == (Verb.SURGE, 0.0)
     assert "the old process serves until the new one is loaded" in change.reason
     assert "pid" not in change.reason
 

@@ -223,24 +223,6 @@ def test_plan_without_a_manifest_is_the_agents_own(untouched: Agent) -> None:
     assert "  = chat  unchanged  serves (pid " in result.stdout
 
 
-def test_a_fleet_file_is_what_the_agent_tells_and_plans_without_it(
-    untouched: Agent, tmp_path: Path
-) -> None:
-    written = xgen_model("fleet", "--server", untouched.url)
-    file = tmp_path / "fleet.yaml"
-    file.write_text(written.stdout, encoding="utf-8")
-    same = ("--manifest", untouched.manifests, "--from", untouched.manifests)
-
-    planned = xgen_model("plan", *same, "--fleet", file, "--output", "json")
-
-    assert (written.returncode, written.stderr) == (0, "")
-    assert '    - name: "node-a"\n      memory: ' in written.stdout
-    assert "{backend: llama-server-cpu" in written.stdout
-    assert (planned.returncode, planned.stderr) == (0, ""), planned.stdout
-    models = [each for node in plan_of(planned.stdout)["nodes"] for each in node["models"]]
-    assert {each["action"] for each in models} == {"unchanged"}
-
-
 def test_plan_for_a_node_that_the_agent_does_not_know(untouched: Agent, tmp_path: Path) -> None:
     file = candidate(tmp_path, model("chat"))
     asked = ("plan", "--manifest", file, "--node", "node-b", "--data-dir", untouched.data)

@@ -15,6 +15,8 @@ from reconciler.loop.unheld import awaited, held_reasons, unheld
 from reconciler.plan.actions import Action
 from reconciler.plan.changes import NodeChanges
 from reconciler.plan.desired import Desired, DesiredModel, ModelSpec
+from reconciler.plan.downtime import downtime
+from reconciler.plan.durations import Expected
 from reconciler.plan.gpu_claims import Holding
 from reconciler.plan.ids import FilesDigest, ModelName, Nonce
 from reconciler.plan.memory import HOST, Pool, pool_of
@@ -29,6 +31,7 @@ _NOW = 0.0
 _MANY = 10_000
 """Loads at a time: their order is not what is asked."""
 _WRITTEN = "as written: "
+_UNTIMED = Expected(seconds=None, why="no agent was asked")
 _PID = 0
 """Of every process of the old manifest: reasons name it in words instead."""
 _OLD = re.compile(rf"\bpids? {_PID}\b")
@@ -107,11 +110,13 @@ class _Mind:
             self._staying = staying
 
     def figures(self, name: ModelName, ahead: Rehearsal) -> Figures:
-        """A gap is known only where there is nothing to lose."""
+        """How long anything takes only an agent knows; that there is no gap, can be told."""
         verdict, there = self.verdicts[name], ahead.first.observed.models.get(name)
+        serving = there.processes[0].nonce if there is not None and there.processes else None
+        gap = downtime(ahead.of(name), serving=serving, load=_UNTIMED, stop=_UNTIMED)
         return Figures(
             download_bytes=None if self._has(self._specs[name]) else verdict.size_bytes,
-            downtime_seconds=None if there is not None and there.processes else 0.0,
+            downtime_seconds=gap.seconds,
             engine=verdict.engine,
         )
 
