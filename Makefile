@@ -54,7 +54,7 @@ check: $(DEV)  ## format, lint, types, layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(DEV) $(BENCH)  ## proxy and loop against nginx and vllm-router; writes docs/performance.md (8 min)
+bench: $(DEV) $(BENCH)  ## proxy and loop against nginx and vllm-router; writes docs/performance.md (20 min)
 	@if (PATH="$$PATH:/usr/sbin"; command -v nginx >/dev/null); then :; \
 	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	  echo "installing nginx"; \

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from tests.bench.latency_table import latency_table
 from tests.bench.leaving import AT_ONCE
 from tests.bench.loop_tables import loop_tables, takeover_table, validate_table
 from tests.bench.proxy_tables import (
@@ -39,6 +40,8 @@ def _tables(results: Results) -> Iterable[Iterable[str]]:
         yield published_table(results.small, results.idle)
     if results.reconcile:
         yield loop_tables(results.reconcile)
+    if results.latency:
+        yield latency_table(results.latency)
     if results.takeover:
         yield takeover_table(results.takeover)
     if results.validate:
@@ -49,7 +52,7 @@ def page(results: Results, *, date: str) -> str:
     """`docs/performance.md`. `date`: of the run, which had all parts."""
     small, idle, bodies = results.small, results.idle, results.bodies
     leaving, loop, takeover = results.leaving, results.reconcile, results.takeover
-    validate = results.validate
+    validate, latency = results.validate, results.latency
     assert small is not None
     assert idle is not None
     assert bodies is not None
@@ -57,6 +60,7 @@ def page(results: Results, *, date: str) -> str:
     assert loop is not None
     assert takeover is not None
     assert validate is not None
+    assert latency is not None
     return _PAGE.format(
         date=date,
         tables=tables(results),
@@ -72,6 +76,9 @@ def page(results: Results, *, date: str) -> str:
         loop=loop.effort,
         takeover=takeover.effort,
         validate=validate.effort,
+        changes=" and ".join(
+            f"{changes} at {models:,} models" for models, changes in latency.effort.changes.items()
+        ),
     )
 
 
@@ -132,6 +139,19 @@ each, every text a new one); it ends when the backend's process runs. Plain file
 reads 250 ms apart agree; a swapped link counts at once; a push counts from its end, when the agent
 is told to look. Stalls are of the real source alone, on a loop that looks at the clock each
 millisecond; {loop.pushes} pushes. Idle agents are watched for {loop.idle_seconds:.0f} s.
+
+**A change's first action.** Real agents, each with its own source, one changed after the other,
+each left alone for 1.5 s before; {changes}. A model that loads, and never gets ready, is given
+another context size: the first action is the stop of its backend, by the time that the agent's own
+events give it. All other models are for other nodes, but for the last row of each number: there all
+of them are to run here, their files cached, and two load at a time, so that each is looked up,
+planned and told. Models take eleven lines each, in one file. A push counts from the moment at which
+the agent is told of it. *Stall*: how late a timer of 2 ms in the agent's event loop is at most,
+from the change to 0.4 s after the stop; *our CPU*: what the agent's process took from one beat of
+it to the next, which is what the stall would be on a machine of its own. *CPU of the change*: all
+that the agent takes until then, its stop and its start of a backend included. *libyaml's*: what
+PyYAML's loader in C takes for the same text. The machine does other work meanwhile: a process that
+does nothing but beat tells how much.
 
 **A new agent.** An agent is killed (`kill -9`) while its one model serves, and another is started
 in its place; {takeover.rounds} rounds. All times are from its exec; its engines are asked for their

@@ -73,10 +73,17 @@ def field_of_peers() -> Iterator[Field]:
 @contextmanager
 def running(agent: Agent) -> Iterator[Agent]:
     """Start the agent, and end it with all that it started."""
-    try:
+    with ending(agent):
         agent.start()
         agent.wait_up()
         yield agent
+
+
+@contextmanager
+def ending(agent: Agent) -> Iterator[None]:
+    """End the agent with all that it started."""
+    try:
+        yield
     finally:
         if agent.process is not None:
             _end(agent.process)

@@ -4,10 +4,21 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import StrEnum, auto
 
-from tests.bench import bodies, ending, idle, leaving, reconcile, small, takeover, validating
+from tests.bench import (
+    bodies,
+    ending,
+    idle,
+    latency,
+    leaving,
+    reconcile,
+    small,
+    takeover,
+    validating,
+)
 from tests.bench.bodies import BodiesResult
 from tests.bench.ending import EndingResult
 from tests.bench.idle import IdleResult
+from tests.bench.latency import LatencyResult
 from tests.bench.leaving import LeavingResult
 from tests.bench.peers import Field, field_of_peers
 from tests.bench.reconcile import LoopResult
@@ -25,9 +36,10 @@ class Part(StrEnum):
     RECONCILE = auto()
     TAKEOVER = auto()
     VALIDATE = auto()
+    LATENCY = auto()
 
 
-ALONE = (Part.RECONCILE, Part.TAKEOVER, Part.VALIDATE)
+ALONE = (Part.RECONCILE, Part.TAKEOVER, Part.VALIDATE, Part.LATENCY)
 """They start what they measure themselves."""
 
 
@@ -44,6 +56,7 @@ class Results:
     reconcile: LoopResult | None = None
     takeover: TakeoverResult | None = None
     validate: ValidateResult | None = None
+    latency: LatencyResult | None = None
 
 
 def measured(parts: Collection[Part], *, quick: bool) -> Results:
@@ -62,6 +75,8 @@ def measured(parts: Collection[Part], *, quick: bool) -> Results:
         results.takeover = takeover.measure(takeover.QUICK if quick else takeover.FULL)
     if Part.VALIDATE in parts:
         results.validate = validating.measure(validating.QUICK if quick else validating.FULL)
+    if Part.LATENCY in parts:
+        results.latency = latency.measure(latency.QUICK if quick else latency.FULL)
     return results
 
 
@@ -77,5 +92,5 @@ def _measure(results: Results, part: Part, who: Field, *, quick: bool) -> None:
             results.leaving = leaving.measure(who, leaving.QUICK if quick else leaving.FULL)
         case Part.ENDING:
             results.ending = ending.measure(who)
-        case Part.RECONCILE | Part.TAKEOVER | Part.VALIDATE:
+        case Part.RECONCILE | Part.TAKEOVER | Part.VALIDATE | Part.LATENCY:
             pass  # they want none of these servers

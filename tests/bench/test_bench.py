@@ -104,6 +104,17 @@ def test_a_killed_agents_successor_is_measured_and_has_the_same_backend(
     assert min(*takeover["cpu"], *takeover["imports"], *takeover["server"], *takeover["spare"]) > 0
 
 
+def test_the_first_action_of_a_change_is_measured_for_every_source(
+    results: dict[str, Any],
+) -> None:
+    measured = results["latency"]
+    assert len({delays["way"] for delays in measured["delays"]}) == 5
+    for delays in measured["delays"]:
+        figures = (delays["first"], delays["busy"], delays["cpu"])
+        assert all(len(each) == 2 and min(each) > 0 for each in figures)
+    assert len(measured["idle"]["10"]) == 10
+
+
 def test_validate_is_measured(results: dict[str, Any]) -> None:
     for each in results["validate"]["manifests"]:
         assert min(*each["work"], *each["command"]) > 0
