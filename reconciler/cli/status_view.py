@@ -26,6 +26,8 @@ _COLUMNS = (
 )
 _COLOURS = {"loaded": "green", "error": "red", "blocked": "red", "disabled": "dim"}
 _LAST_LINES = 8
+_OLD_SECONDS = 30.0
+"""Twice what the loop lets pass between two ticks."""
 TAKES = "takes requests"
 
 
@@ -150,8 +152,8 @@ def _notes(server: Json, *, verbose: bool) -> Iterator[RenderableType]:
     if not server.get("reachable", True):
         yield Text(f"\n{node} cannot be reached: {server.get('reason')}", style="red")
     loop = server.get("loop") or {}
-    if loop.get("silent"):
-        yield Text(f"\n{node}: {_frozen(server, loop)}", style="red")
+    if loop.get("silent") or (loop.get("age_seconds") or 0.0) >= _OLD_SECONDS:
+        yield Text(f"\n{node}: {_old(server, loop)}", style="red")
     if crashed := crashes(server):
         yield Text(f"\n{node}: {crashed}", style="yellow")
     if problem := why_none_is_left(server):
@@ -180,7 +182,7 @@ def _drift(subject: object, drift: Iterable[Json]) -> Iterator[Text]:
         yield Text(f"\n{subject}: {each['what']}; {each['done']}", style="yellow")
 
 
-def _frozen(server: Json, loop: Json) -> str:
+def _old(server: Json, loop: Json) -> str:
     """That the view is old, before anybody believes it."""
     age = span(loop.get("age_seconds") or 0.0)
     as_of = server.get("as_of") or "the agent's start"
