@@ -26,7 +26,6 @@ from reconciler.apply.ports import Ports
 from reconciler.apply.reaper import become_subreaper
 from reconciler.apply.records import Records, SpawnRecord
 from reconciler.apply.spawn import Order, Started
-from reconciler.apply.spawn_logs import prune
 from reconciler.apply.within import within
 from reconciler.backend.launch import Launch
 from reconciler.errors import Bug
@@ -183,6 +182,8 @@ class Backends:
             gpus=gpus,
             launch=launch,
             logs=self._logs,
+            log_max_bytes=self._log_max_bytes,
+            in_use=frozenset(held.kin.record.log for held in self._held.values()),
             spec=spec,
             first_answer_seconds=first_answer_seconds,
         )
@@ -226,9 +227,7 @@ class Backends:
             self._ask(held, found, session)
 
     async def _start(self, order: Order, session: aiohttp.ClientSession) -> BackendView:
-        in_use = {held.kin.record.log for held in self._held.values()}
         try:
-            await asyncio.to_thread(prune, order.logs, order.model, in_use, self._log_max_bytes)
             started = await asyncio.to_thread(self.custody.start, order)
             view = self._view(order, started)
             leader = Leader(pid=started.pid, pidfd=started.pidfd, child=True)

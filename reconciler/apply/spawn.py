@@ -19,7 +19,7 @@ from reconciler.apply.launch_drift import launch_hash, shown_argv
 from reconciler.apply.logs import open_log, write_header
 from reconciler.apply.records import VERSION, Records, SpawnRecord
 from reconciler.apply.scratch import Scratch, make, scratch_of
-from reconciler.apply.spawn_logs import next_log
+from reconciler.apply.spawn_logs import next_log, prune
 from reconciler.apply.traces import remove_traces
 from reconciler.atomic_file import cause_and_cure
 from reconciler.backend.environment import NONCE_VARIABLE
@@ -48,7 +48,8 @@ _TEMPORARY = "TMPDIR"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What is to be started."""
+    """What is to be started. `in_use`: the logs of those that live; of the model's others as much
+    is kept as `log_max_bytes`."""
 
     model: ModelName
     nonce: Nonce
@@ -57,8 +58,10 @@ class Order:
     gpus: tuple[GpuUuid, ...]
     launch: Launch
     logs: Path
+    log_max_bytes: int
     spec: ModelSpec
     first_answer_seconds: float
+    in_use: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +79,8 @@ def start(order: Order, records: Records) -> Started:
 
     A death of the agent at any point leaves a record from which the next one finds the child.
     """
-    path = next_log(order.logs, order.model)
+    prune(order.logs, order.model, order.in_use, order.log_max_bytes)
+    path = next_log(order.logs, order.model, order.in_use)
     try:
         order.logs.mkdir(mode=0o700, parents=True, exist_ok=True)
         log = open_log(path)

@@ -22,11 +22,15 @@ def logs_of(folder: Path, model: ModelName) -> tuple[Path, ...]:
     return (*([shared] if shared.exists() else []), *(path for _, path in numbered))
 
 
-def next_log(folder: Path, model: ModelName) -> Path:
-    """Of the spawn that comes; at most one of a model at a time."""
+def next_log(folder: Path, model: ModelName, in_use: Collection[str] = ()) -> Path:
+    """Of the spawn that comes; at most one of a model at a time. One that somebody has removed is
+    not made anew while its process lives."""
     shared = log_path(folder, model)
-    number = 1 + max((number for number, _ in _numbered(shared)), default=0)
-    return shared.with_name(f"{shared.stem}@{number}.log")
+    taken = [number for number, _ in _numbered(shared)]
+    number = 1 + max(taken, default=0)
+    while str(path := shared.with_name(f"{shared.stem}@{number}.log")) in in_use:
+        number += 1
+    return path
 
 
 def prune(folder: Path, model: ModelName, in_use: Collection[str], max_bytes: int) -> None:

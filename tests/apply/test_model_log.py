@@ -92,6 +92,11 @@ def test_logs_of_spawns_that_have_ended_are_few(tmp_path: Path) -> None:
     assert next_log(tmp_path, M).stem.endswith("@13")
 
 
+def test_the_log_of_one_that_lives_is_nobody_elses_though_it_was_removed(tmp_path: Path) -> None:
+    first = next_log(tmp_path, M)
+    assert next_log(tmp_path, M, {str(first)}) != first
+
+
 def test_logs_of_spawns_that_have_ended_are_small_and_the_newest_one_stays(tmp_path: Path) -> None:
     shared = log_path(tmp_path, M)
     shared.write_text("x" * 100)
