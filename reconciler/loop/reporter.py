@@ -71,7 +71,7 @@ class Reporter:
             await give_way(number)
             facts[outlook.model] = self._facts(outlook, scene, seen, launches)
         sighting = Sighting(
-            strangers=await self._strangers(seen), files_gone=_files_gone(looks, scene.seen)
+            strangers=await self._strangers(seen), files_gone=files_gone(looks, scene.seen)
         )
         self._chronicle.noticed(
             {name: each.reason for name, each in scene.noticed.items() if name in facts},
@@ -148,15 +148,16 @@ class Reporter:
         return await asyncio.to_thread(strangers, figures, self._backends.families(), nonces)
 
 
-def _files_gone(looks: Looks, seen: Seen) -> dict[ModelName, str]:
-    """Of models whose process lives."""
+def files_gone(looks: Looks, seen: Seen) -> dict[ModelName, str]:
+    """Of models whose process lives, and how. Of one that is disabled nobody has looked."""
     gone = {}
     for name, views in seen.views.items():
         look = looks.get(name)
         if any(view.nonce in seen.reads_removed for view in views):
             gone[name] = _FILES_OPEN
-        elif look is not None and look.files is None and any(_is_of(look, v) for v in views):
-            gone[name] = _FILES_GONE
+        elif look is not None and look.desired.enabled and look.files is None:
+            if any(_is_of(look, view) for view in views):
+                gone[name] = _FILES_GONE
     return gone
 
 
