@@ -155,12 +155,12 @@ def files_gone(looks: Looks, seen: Seen) -> dict[ModelName, str]:
         look = looks.get(name)
         if any(view.nonce in seen.reads_removed for view in views):
             gone[name] = _FILES_OPEN
-        elif look is not None and look.desired.enabled and look.files is None:
-            if any(_is_of(look, view) for view in views):
-                gone[name] = _FILES_GONE
+        elif look is not None and any(_lacks_its_files(look, view) for view in views):
+            gone[name] = _FILES_GONE
     return gone
 
 
-def _is_of(look: Look, view: BackendView) -> bool:
+def _lacks_its_files(look: Look, view: BackendView) -> bool:
     """Whether it runs by the very spec whose files are not here."""
-    return view.instance.spec_hash == look.desired.spec_hash and not view.stopping
+    is_of_it = view.instance.spec_hash == look.desired.spec_hash and not view.stopping
+    return is_of_it and look.desired.enabled and look.files is None
