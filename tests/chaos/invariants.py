@@ -132,8 +132,9 @@ class Invariants:
                 del self._serving[name]
 
     def _learn(self, view: Entry, seen: Census, touched: dict[str, int]) -> None:
-        """Which models serve as they are wanted; `touched` is from before all looks."""
-        wishes = self.world.desired.wishes
+        """Which models serve as they are wanted; `touched` is from before all looks. One that was
+        disabled while no agent ran serves until the next one has read the manifest."""
+        wishes = {name: each for name, each in self.world.desired.wishes.items() if each.enabled}
         now = time.monotonic()
         for entry in view["models"]:
             name = entry["name"]
@@ -151,7 +152,7 @@ class Invariants:
                 self._serving[name] = found
             elif now - known.since > _SETTLED_SECONDS:
                 known.steady = True
-                if wishes[name].enabled and touched == self.world.touched:
+                if touched == self.world.touched:
                     self.world.served.add(name)
 
     def _holds(self, name: str, seen: _Seen) -> bool:
