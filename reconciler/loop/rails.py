@@ -42,8 +42,11 @@ class Runs:
     proven: frozenset[ModelName] = frozenset()
 
     def of(self, before: Desired | None) -> frozenset[ModelName]:
-        models = before.models if before is not None else ()
-        return self.living | {each.name for each in models if each.enabled} & self.proven
+        """Those that the manifest in force wants; None: nobody knows what it wants."""
+        if before is None:
+            return self.living
+        wanted = {each.name for each in before.models if each.enabled}
+        return (self.living | self.proven) & wanted
 
 
 def runs_of(live: Iterable[BackendView], books: Books) -> Runs:

@@ -38,17 +38,23 @@ def excess(
     """Why this manifest must be confirmed on a node where these models run; None: it need not.
 
     A stop is a model that runs and is removed, disabled, or not for this node any more; a restart
-    is none. `limit`: the node's own, where the manifest writes none; one that the manifest
-    `before` has written does not grow by its being left out.
+    is none, and what the manifest `before` does not want either is on its way out already. `limit`:
+    the node's own, where the manifest writes none; one that `before` has written does not grow by
+    its being left out.
     """
-    wanted = {model.name for model in desired.models if model.enabled}
-    stops = tuple(sorted(set(running) - wanted))
+    if before is not None:
+        running = set(running) & _wanted(before)
+    stops = tuple(sorted(set(running) - _wanted(desired)))
     counts = limit_of(desired, len(running), limit, before)
     if counts.allows(len(stops), of=len(running)):
         return None
     return WaitingRevision(
         revision=desired.revision, stops=stops, running=len(running), limit=counts
     )
+
+
+def _wanted(desired: Desired) -> set[ModelName]:
+    return {model.name for model in desired.models if model.enabled}
 
 
 def limit_of(

@@ -67,6 +67,16 @@ def test_the_manifests_own_limit_is_taken_before_the_nodes() -> None:
     assert excess(wanting("", limit=NO_STOP_LIMIT), names("abcd"), limit) is None
 
 
+def test_what_is_on_its_way_out_is_counted_no_more() -> None:
+    """It waits for a window, say; another revision has it on its account."""
+    before = wanting("abcd")
+
+    assert excess(wanting("abc"), names("abcdefgh"), before=before) is None
+    waiting = excess(wanting("a"), names("abcdefgh"), before=before)
+    assert waiting is not None
+    assert (waiting.stops, waiting.running) == (("b", "c", "d"), 4)
+
+
 def test_a_limit_does_not_grow_by_being_left_out() -> None:
     before = wanting("abcd", limit=StopLimit(percent=10))
     loose = wanting("abcd", limit=NO_STOP_LIMIT)
