@@ -45,7 +45,7 @@ def of_routing(model: DesiredModel) -> Fields:
         "keep_last_good": model.keep_last_good,
         "refresh": model.refresh,
         "checks": [msgspec.to_builtins(each) for each in model.checks],
-        **{f"timeouts.{name}": _duration(each) for name, each in timeouts.items()},
+        **timeouts,
     }
 
 
