@@ -135,3 +135,12 @@ def test_a_server_may_be_named_without_a_scheme(tmp_path: Path, given: str, url:
 def test_refuses_what_is_no_url(tmp_path: Path, given: str) -> None:
     with pytest.raises(Rejected, match="cannot use --server"):
         find_agent(given, tmp_path)
+
+
+def test_an_agent_that_cannot_rehearse_is_an_older_release() -> None:
+    body = problem("method_not_allowed", "cannot POST /api/management/plan: allowed is GET")
+    with (
+        answering(HTTPStatus.METHOD_NOT_ALLOWED, body, X_Served_By="node-a") as url,
+        pytest.raises(Rejected, match="does not know POST /api/management/plan; it is an older"),
+    ):
+        Agent(url=url).post("/api/management/plan", {})
