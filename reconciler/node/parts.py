@@ -60,6 +60,7 @@ from reconciler.loop.revisions import Revisions
 from reconciler.loop.surging import Surges
 from reconciler.loop.troubles import Troubles
 from reconciler.metrics import Metrics
+from reconciler.node.backends import answers_are_there, open_backends
 from reconciler.node.board import Board
 from reconciler.node.bounds import bounds_of
 from reconciler.node.clock import SystemClock
@@ -83,9 +84,6 @@ from reconciler.proxy.management import Management
 from reconciler.settings import Settings
 from reconciler.source.last_good import LastGood
 from reconciler.source.manifest_source import ManifestSource
-
-_LOOKS_FOR_ANSWERS = 20
-_LOOK_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,14 +163,14 @@ async def assembled(
     async with watch.asking(), AsyncExitStack() as stack:
         # First: what an earlier agent left is asked whether it serves, while the rest is made.
         backends = await stack.enter_async_context(
-            _backends(settings, node, clock, wakeup, hold_folder)
+            open_backends(settings, node, clock, wakeup, hold_folder)
         )
         engines = make_engines(settings)
         looking = EngineWatch(
             look_at_engines(settings),
             engines,
             wake=wakeup.set,
-            first=partial(_answers_are_there, backends),
+            first=partial(answers_are_there, backends),
         ).looking()
         await stack.enter_async_context(looking)
         await asyncio.to_thread(imports.open)
@@ -365,35 +363,3 @@ def _stall(intent: Intent, name: ModelName) -> float | None:
 def _writer(settings: Settings) -> WritableHub | None:
     location = settings.hub.location
     return make_writer(settings.hub, location) if location else None
-
-
-async def _answers_are_there(backends: Backends) -> None:
-    """Of all that an earlier agent has left; or they take their time."""
-    for _ in range(_LOOKS_FOR_ANSWERS):
-        if all(view.loaded_at is not None for view in backends.live()):
-            return
-        await asyncio.sleep(_LOOK_SECONDS)
-
-
-@asynccontextmanager
-async def _backends(
-    settings: Settings,
-    node: NodeName,
-    clock: Clock,
-    wakeup: asyncio.Event,
-    hold_folder: HoldFolder,
-) -> AsyncIterator[Backends]:
-    backends = Backends(
-        data_dir=settings.data_dir,
-        node=node,
-        clock=clock.monotonic,
-        wake=wakeup.set,
-        ports=settings.ports,
-        log_max_bytes=settings.log_max_bytes,
-        hold_folder=hold_folder,
-    )
-    await backends.open()
-    try:
-        yield backends
-    finally:
-        await backends.close()
