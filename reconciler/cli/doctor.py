@@ -225,7 +225,7 @@ def _findings(subject: Subject) -> Iterator[Finding]:
         subject.search_path,
     )
     yield from port_findings(subject.listen, subject.ports, holder=lock_holder(subject.folder))
-    yield from agent_findings(subject.server, subject.folder)
+    yield from agent_findings(subject.server, subject.folder, holder=lock_holder(subject.folder))
 
 
 def _printed(findings: Iterator[Finding]) -> list[Finding]:

@@ -13,10 +13,9 @@ from reconciler.cli.completion import complete_model
 from reconciler.cli.exits import ExitCode
 from reconciler.cli.options import DataDir, ServerOption, data_dir
 from reconciler.cli.output import Output, OutputOption, print_json
+from reconciler.plan.span import span_complaint, span_seconds
 
 _PATH = "/api/management/suspend"
-_SPAN = re.compile(r"([1-9][0-9]{0,4})([smhd])")
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _CLOCK = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])")
 
 By = Annotated[
@@ -82,12 +81,12 @@ def who() -> str:
 
 
 def ends_after(span: str, now: datetime) -> datetime:
-    found = _SPAN.fullmatch(span)
-    if found is None:
-        raise typer.BadParameter(
-            f"must look like 90s, 30m, 2h or 3d, not {span!r}", param_hint="--for"
-        )
-    return now + timedelta(seconds=int(found[1]) * _SECONDS[found[2]])
+    """As a duration of a manifest is written."""
+    seconds = span_seconds(span)
+    complaint = "must be more than 0" if seconds == 0 else span_complaint(seconds)
+    if seconds is None or complaint is not None:
+        raise typer.BadParameter(f"{complaint}, not {span!r}", param_hint="--for")
+    return now + timedelta(seconds=seconds)
 
 
 def ends_at(text: str, now: datetime) -> datetime:

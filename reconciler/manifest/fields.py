@@ -3,7 +3,6 @@
 Every type carries its JSON schema, so that an editor knows what may be written.
 """
 
-import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,10 +15,8 @@ from pydantic_core import CoreSchema, core_schema
 from reconciler.manifest.problem import shown
 from reconciler.plan.gpus import PCI_PATTERN, pci_address
 from reconciler.plan.shares import SIZE, size_bytes
+from reconciler.plan.span import SPAN, span_complaint, span_seconds
 
-_DURATION = r"[0-9]+(\.[0-9]+)?[smh]?"
-_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
-_LONGEST_SECONDS = 365 * 24 * 3600.0
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
 _ALIAS = r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}"
 _NODE = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?"
@@ -61,16 +58,14 @@ def _matches(pattern: str, wish: str) -> Callable[[str], str | None]:
 
 
 def _duration(value: object) -> float:
-    seconds = -1.0
+    seconds = None
     if isinstance(value, int | float) and not isinstance(value, bool):
         seconds = float(value)
-    elif isinstance(value, str) and re.fullmatch(_DURATION, value):
-        unit = value[-1]
-        seconds = float(value.rstrip("smh")) * _SECONDS.get(unit, 1.0)
-    if seconds < 0 or not math.isfinite(seconds):
-        raise ValueError(f"must be a duration such as 90, 90s, 30m or 1h, not {shown(value)}")
-    if seconds > _LONGEST_SECONDS:
-        raise ValueError(f"must be at most a year (8760h), not {shown(value)}")
+    elif isinstance(value, str):
+        seconds = span_seconds(value)
+    complaint = span_complaint(seconds)
+    if seconds is None or complaint is not None:
+        raise ValueError(f"{complaint}, not {shown(value)}")
     return seconds
 
 
@@ -189,8 +184,8 @@ def _absolute_path(text: str) -> str | None:
 
 
 _DURATION_SCHEMA: dict[str, Any] = {
-    "anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": f"^{_DURATION}$"}],
-    "examples": [90, "90s", "30m", "1h"],
+    "anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": f"^{SPAN}$"}],
+    "examples": [90, "90s", "30m", "1h", "2d"],
 }
 _LIMIT_SCHEMA: dict[str, Any] = {
     **_DURATION_SCHEMA,

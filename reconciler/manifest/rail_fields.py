@@ -62,7 +62,7 @@ def _revision_complaint(text: str) -> str | None:
 
 def _week_at_most(seconds: float) -> float:
     if seconds > MAX_SECONDS:
-        raise ValueError("must be at most a week (168h)")
+        raise ValueError("must be at most a week (7d)")
     return seconds
 
 

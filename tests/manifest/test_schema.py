@@ -92,7 +92,7 @@ def test_the_schema_takes_every_default_written_out() -> None:
 @pytest.mark.parametrize(
     "fields",
     [
-        {"timeouts": {"ready": 90, "stop": "15s", "download": "1.5h", "drain": 0}},
+        {"timeouts": {"ready": 90, "stop": "15s", "download": "1.5d", "drain": 0}},
         {"env": {"A": "1", "B": {"from_env": "B"}, "C": {"from_file": "/c"}}},
         {"nodes": "all"},
         {"nodes": ["node-a", "node-b.example.com"]},

@@ -1,5 +1,6 @@
 """The agent: whether it runs, and what it says of itself."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,22 +12,55 @@ from reconciler.cli.status_view import TAKES, readiness
 from reconciler.errors import Rejected, Transient
 
 _TROUBLE = ("error", "blocked")
+_LOOK = "start it, or look at its log"
 
 
-def agent_findings(server: str | None, folder: Path) -> Iterator[Finding]:
+def agent_findings(server: str | None, folder: Path, *, holder: int | None) -> Iterator[Finding]:
+    """`holder`: the pid that holds the folder; 0: it is not known here; None: nobody does."""
     agent = None
     try:
         agent = known_agent(server, folder)
         if agent is None:
-            yield skip("agent", f"none runs with {folder}", "xgen-model run --manifest PATH")
+            if holder:
+                yield _starts(holder, "there is no agent.json")
+            else:
+                yield skip("agent", f"none runs with {folder}", "xgen-model run --manifest PATH")
             return
         servers = agent.servers()["servers"]
     except (Transient, Rejected) as exc:
-        level = warn if agent is not None and agent.folder is not None else fail
-        yield level("agent", str(exc), "start it, or look at its log")
+        if agent is None or agent.folder is None:
+            yield fail("agent", str(exc), _LOOK)
+        elif not holder:
+            yield warn("agent", str(exc), _LOOK)
+        elif holder != agent.pid:
+            yield _starts(holder, f"agent.json names pid {agent.pid} at {agent.url}")
+        else:
+            yield _silent(holder, str(exc))
         return
     for view in servers:
         yield from _node(view, agent.url)
+
+
+def _starts(holder: int, where: str) -> Finding:
+    """An agent takes the folder first, and says where it answers once it does."""
+    said = f"pid {holder} holds the data folder, and {where}: it starts, or is in a container"
+    return warn("agent", said, "look again; if it stays so, look at its log")
+
+
+def _silent(holder: int, cause: str) -> Finding:
+    """It has told where it answers, and lives."""
+    if _is_apart(holder):
+        return warn("agent", f"{cause}; it has a network of its own", "ask it inside its container")
+    step = f"pid {holder} lives: see its log; grep State /proc/{holder}/status (T: it was stopped)"
+    return fail("agent", cause, step)
+
+
+def _is_apart(pid: int) -> bool:
+    """Whether its loopback is another one, as far as this user may know."""
+    try:
+        return os.readlink(f"/proc/{pid}/ns/net") != os.readlink("/proc/self/ns/net")
+    except OSError:
+        return False
 
 
 def _node(view: Json, url: str) -> Iterator[Finding]:
