@@ -3,8 +3,6 @@
 from collections.abc import Iterator, Sequence
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType
-from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from reconciler.cli.plan_words import (
@@ -63,12 +61,12 @@ def as_text(nodes: Sequence[NodeChanges], *, against: str) -> RenderableType:
     """`against`: what the manifest is compared with, as a clause."""
     parts: list[RenderableType] = []
     for node in nodes:
-        parts.append(Text.assemble((node.node, "bold"), f", {against}\n"))
+        parts += (_Wrapped(Text.assemble((node.node, "bold"), f", {against}")), Text())
         parts += _node(node)
         parts.append(Text())
     if has_changes(nodes):
-        parts.append(_legend(nodes))
-    parts.append(Text(summary(nodes), style="bold"))
+        parts.append(_Wrapped(_legend(nodes)))
+    parts.append(_Wrapped(Text(summary(nodes), style="bold")))
     return Group(*parts)
 
 
@@ -81,13 +79,14 @@ def _node(node: NodeChanges) -> Iterator[RenderableType]:
         yield _Headline(change, width)
         yield from _details(change, pools(node))
     if counted:
-        yield Text(f"  {SIGNS[Verb.UNCHANGED]} {len(quiet)} models are unchanged", style="dim")
+        said = f"{SIGNS[Verb.UNCHANGED]} {len(quiet)} models are unchanged"
+        yield _below(Text(said, style="dim"), 2)
     if not node.changes:
-        yield Text("  nothing runs here, and nothing would", style="dim")
+        yield _below(Text("nothing runs here, and nothing would", style="dim"), 2)
     for other in elsewhere(node):
         yield _below(Text(other, style="dim"), 4)
-    if (said := order(node)) is not None:
-        yield _below(Text(f"in this order: {said}", style="dim"), 2)
+    if (steps := order(node)) is not None:
+        yield _below(Text(f"in this order: {steps}", style="dim"), 2)
     for each in pools(node):
         yield _below(Text(str(each), style="bold red" if each.overflows else "dim"), 2)
     if node.evictions:
@@ -118,11 +117,7 @@ class _Headline:
             yield self._what
             yield _below(self._why)
             return
-        line = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
-        line.add_column(no_wrap=True)
-        line.add_column(overflow="fold")
-        line.add_row(self._what, self._why)
-        yield line
+        yield _Wrapped(self._why, Text.assemble(self._what, "  "))
 
 
 def _details(change: Change, memories: Sequence[Balance]) -> Iterator[RenderableType]:
@@ -153,8 +148,25 @@ def _dim(said: str) -> RenderableType:
 
 
 def _below(text: Text, indent: int = _INDENT) -> RenderableType:
-    """What is wrapped stays as far to the right."""
-    return Padding(text, (0, 0, 0, indent), expand=False)
+    return _Wrapped(text, Text(" " * indent))
+
+
+class _Wrapped:
+    """Text behind a `lead`; what is wrapped stays as far to the right. No line ends in blanks."""
+
+    def __init__(self, text: Text, lead: Text | None = None) -> None:
+        self._text = text
+        self._lead = lead if lead is not None else Text()
+
+    def __rich_console__(
+        self, console: Console, options: ConsoleOptions
+    ) -> Iterator[RenderableType]:
+        indent = self._lead.cell_len
+        lines = self._text.wrap(console, max(options.max_width - indent, 1), overflow="fold")
+        for number, line in enumerate(lines or [Text()]):
+            shown = Text.assemble(self._lead if number == 0 else " " * indent, line)
+            shown.rstrip()
+            yield shown
 
 
 def _legend(nodes: Sequence[NodeChanges]) -> Text:

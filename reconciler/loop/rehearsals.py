@@ -199,7 +199,10 @@ class _Question:
         if look is not None and look.desired.spec_hash == spec_hash:
             return look.desired.spec
         good = self.ground.deliberation.books.last_good(name)
-        return good.spec if good is not None and good.spec_hash == spec_hash else None
+        if good is None or good.spec_hash != spec_hash:
+            return None
+        wanted = next((model.spec for model in self.wanted.models if model.name == name), None)
+        return _as_written(good.spec, wanted)
 
     def _reckoned(self, ahead: Rehearsal, foresight: Foresight, held: Plan) -> Reckoned:
         settled = foresight.learned.settled
@@ -274,6 +277,14 @@ class _Question:
             return self.keeping.foresee(looks, self.ground.seen, later), ()
         except Transient as exc:
             return NO_EVICTIONS, (str(exc),)
+
+
+def _as_written(good: ModelSpec, wanted: ModelSpec | None) -> ModelSpec:
+    """What was last good is kept with the digest of its files, which nobody need have written."""
+    digest = wanted.digest if wanted is not None else None
+    if digest is None or digest.removeprefix("sha256:") == good.digest:
+        return replace(good, digest=digest)
+    return good
 
 
 def _unhurried(ground: Ground, windows: Windows) -> Ground:

@@ -58,6 +58,7 @@ def test_a_machine_that_is_well_passes_and_nothing_is_made(root: Path) -> None:
     assert (code, failing(found)) == (0, [])
     assert found["selection"][0]["message"] == "node-a would run m"
     assert found["files of m"][0]["message"] == f"gguf/org_m: 1 file, {len(MINIMAL_GGUF)} bytes"
+    assert found["hub"][0]["message"].endswith(" answers, and holds 1 prefix")
     assert not (root / "data").exists()
 
 

@@ -44,10 +44,6 @@ def read(*models: str | dict[str, object], **spec: object) -> Manifest:
     return found.manifest
 
 
-def nothing_known(_spec: ModelSpec) -> Offer | None:
-    return None
-
-
 def plans(
     after: Manifest,
     before: Manifest | None = None,
@@ -59,6 +55,8 @@ def plans(
 
     def offer(spec: ModelSpec) -> Offer | None:
         assert sizes is not None
+        if spec.source.startswith("hf://"):
+            return None
         if spec.source not in sizes:
             raise Rejected(f"cannot find {spec.source}: hub has none")
         size_bytes = sizes[spec.source] * GIB
@@ -66,7 +64,7 @@ def plans(
         return Offer(format=Format.GGUF, size_bytes=size_bytes, weights_bytes=size_bytes, info=info)
 
     question = OfflineQuestion(wanted=after, before=before, fleet=fleet or None, node=only)
-    return offline_plans(question, offer if sizes is not None else nothing_known, here="here")
+    return offline_plans(question, offer if sizes is not None else None, here="here")
 
 
 def one(made: Sequence[NodeChanges], name: str) -> Change:
@@ -287,13 +285,58 @@ def test_a_revision_that_would_stop_most_models_waits_for_confirmation() -> None
 
     assert any("would stop 5 of 6 running models" in note for note in made[0].notes)
     assert all(one(made, name).held for name in names[1:])
+    assert made[0].order == ()
 
 
 def test_a_suspended_manifest_says_what_would_come_and_that_it_is_held() -> None:
-    change = one(plans(read("m", suspend=True)), "m")
+    made = plans(read("m", suspend=True))
 
+    change = one(made, "m")
     assert change.verb is Verb.START
     assert change.held is not None
+    assert made[0].order == ()
+
+
+def test_the_order_has_what_is_not_suspended_and_no_more() -> None:
+    before = read(model("a", gpus=0), model("b", gpus=0))
+    after = read(model("a", gpus=0, suspend=True, env={"A": "1"}), model("c", gpus=0))
+
+    made = plans(after, before)
+
+    assert one(made, "a").verb in (Verb.RESTART, Verb.SURGE)
+    assert [(each.kind, each.model) for each in made[0].order] == [
+        ("StopBackend", "b"),
+        ("FetchFiles", "c"),
+        ("StartBackend", "c"),
+    ]
+
+
+def test_what_of_the_old_manifest_the_fleet_could_not_run_is_told() -> None:
+    fleet = gpus(1, engines=[{"backend": "llama-server-cuda", "name": "b2"}])
+
+    made = plans(read(model("new", gpus=0)), read(model("a", gpus=1), model("b", gpus=1)), fleet)
+
+    assert (one(made, "a").verb, one(made, "b").verb) == (Verb.UNCHANGED, Verb.UNCHANGED)
+    (note,) = [each for each in made[0].notes if "old manifest" in each]
+    assert note.startswith(
+        "of the old manifest a, b could not run here either, so no stop is shown"
+    )
+    assert "b2" in note
+
+
+def test_a_hub_that_was_asked_is_not_recommended() -> None:
+    after, fleet = read(model("m", source="hf://org/m", gpus=0)), node(memory="8GiB")
+    said = "how large its models are is not known, so neither is whether they fit"
+
+    assert f"{said} (--hub)" in plans(after, None, fleet)[0].notes
+    assert said in plans(after, None, fleet, sizes={})[0].notes
+
+
+def test_what_the_hub_has_not_is_refused_and_its_size_not_asked_for() -> None:
+    made = plans(read(model("m", gpus=0)), None, node(memory="8GiB"), sizes={})
+
+    assert one(made, "m").verb is Verb.REFUSED
+    assert not any("how large" in note for note in made[0].notes)
 
 
 NAMES = ["a", "b", "c", "d"]

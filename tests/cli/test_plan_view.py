@@ -29,7 +29,7 @@ def shown(*nodes: NodeChanges, columns: int = 200, colours: bool = False) -> str
         highlight=False,
     )
     console.print(as_text(nodes, against="compared with an agent"))
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
+    return out.getvalue()
 
 
 @pytest.mark.parametrize(
@@ -96,6 +96,7 @@ def test_nothing_is_wider_than_the_terminal_and_what_is_wrapped_stays_indented(
     lines = shown(*PLAN, columns=columns).splitlines()
 
     assert max(map(len, lines)) <= columns
+    assert [line for line in lines if line != line.rstrip()] == []
     start = next(at for at, line in enumerate(lines) if "needs 10.0 GiB" in line)
     end = next(at for at, line in enumerate(lines) if "extra_args.ctx_size" in line)
     assert all(line.startswith(" " * 6) for line in lines[start:end])

@@ -32,7 +32,8 @@ def hub_findings(hub: HubSettings, desired: Desired | None) -> Iterator[Finding]
             if hub.location and hub.location.startswith("s3://"):
                 yield ok("hub keys", _keys(hub))
             prefixes = store.prefixes()
-            yield ok("hub", f"{store.location} answers, and holds {len(prefixes)} prefixes")
+            many = "prefix" if len(prefixes) == 1 else "prefixes"
+            yield ok("hub", f"{store.location} answers, and holds {len(prefixes)} {many}")
     except XgenError as exc:
         store = None
         yield fail("hub", str(exc), "correct --hub, its endpoint or its keys, or the network")

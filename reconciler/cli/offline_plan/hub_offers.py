@@ -11,11 +11,11 @@ from reconciler.plan.repository import SCHEME
 
 
 @contextmanager
-def hub_offers(location: str | None) -> Iterator[Offers]:
+def hub_offers(location: str | None) -> Iterator[Offers | None]:
     """`location`: as --hub takes it; None: no hub is asked. Raises Transient where it does not
     answer."""
     if location is None:
-        yield lambda _spec: None
+        yield None
         return
     # Here: they take longer to load than a plan without a hub.
     from reconciler.cli.hub_place import opened, readable

@@ -21,8 +21,8 @@ from reconciler.plan.memory import Needs
 from reconciler.plan.shares import share_of
 
 Offers = Callable[[ModelSpec], Offer | None]
-"""What a hub has of a model; None: it is not asked, or has nothing to do with it. Raises Rejected
-for what it cannot give."""
+"""What a hub has of a model; None: it has nothing to do with it. Raises Rejected for what it cannot
+give."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,9 +57,9 @@ class Judgement:
 
 
 class Judge:
-    """`node`: whose agent it stands for."""
+    """`node`: whose agent it stands for. `offers` None: no hub is asked."""
 
-    def __init__(self, node: OfflineNode, offers: Offers) -> None:
+    def __init__(self, node: OfflineNode, offers: Offers | None) -> None:
         self._node = node
         self._offers = offers
         self._looks: dict[tuple[object, ...], _Look] = {}
@@ -93,6 +93,10 @@ class Judge:
                     },
                 )
             fallen |= more
+
+    @property
+    def asks_hub(self) -> bool:
+        return self._offers is not None
 
     def unplaced(self, wanted: Desired) -> Iterator[str]:
         """Notes on models that name GPUs which cannot be told from each other."""
@@ -157,7 +161,7 @@ class Judge:
         """What a node may allow is not for us to refuse: `validate` warns of it."""
         offer, missing = None, None
         try:
-            offer = self._offers(model.spec)
+            offer = self._offers(model.spec) if self._offers is not None else None
         except Rejected as exc:
             missing = str(exc)
         permissions = Permissions(

@@ -29,9 +29,9 @@ class OfflineQuestion:
     node: str | None = None
 
 
-def offline_plans(asked: OfflineQuestion, offers: Offers, *, here: str) -> list[NodeChanges]:
-    """One of each node. `here`: the node to plan for where nobody names one. Raises Rejected where
-    the fleet has none of the name that is asked for."""
+def offline_plans(asked: OfflineQuestion, offers: Offers | None, *, here: str) -> list[NodeChanges]:
+    """One of each node. `offers` None: no hub is asked. `here`: the node to plan for where nobody
+    names one. Raises Rejected where the fleet has none of the name that is asked for."""
     named = {*_names(asked.wanted), *(_names(asked.before) if asked.before else ())}
     fleet = asked.fleet
     if fleet is None:
@@ -60,7 +60,7 @@ def _names(manifest: Manifest) -> Iterator[str]:
             yield from entry.model.nodes
 
 
-def _plan(told: FleetNode, asked: OfflineQuestion, offers: Offers) -> NodeChanges:
+def _plan(told: FleetNode, asked: OfflineQuestion, offers: Offers | None) -> NodeChanges:
     node = offline_node(told)
     before = asked.before
     return rehearsed(

@@ -55,6 +55,7 @@ def rehearsed(
     ahead = rehearse(there.observed, mind.think, _NOW)
     waiting = excess(wanted, running_models(there.observed), before=before)
     as_held = plan(wanted, ahead.first.observed, _NOW)
+    notes = (*as_held.notes, *_notes(node, judge, wanted, mind.verdicts), *_idle(there))
     made = compared(
         wanted,
         ahead,
@@ -63,16 +64,20 @@ def rehearsed(
             figures={name: mind.figures(name, ahead) for name in mind.verdicts},
             indexes={pool_of(gpu): gpu.index for gpu in (node.roll.devices if node.roll else ())},
             held=held_reasons(as_held, wanted),
-            notes=(*as_held.notes, *_notes(node, judge, wanted, mind.verdicts)),
+            notes=notes,
         ),
     )
+    if as_held.held:
+        mind = _Mind(judge=judge, wanted=wanted, cached=there.cached)
+        as_is = rehearse(there.observed, mind.think, _NOW)
+        made = replace(made, order=compared(wanted, as_is, there.present).order)
     unknown = _unknown_pools(ahead)
     made = replace(
         made,
         gpus=tuple(each for each in made.gpus if each.gpu not in unknown),
         host=made.host if made.host is not None and HOST not in unknown else None,
     )
-    return _worded(made if waiting is None else awaited(made, waiting))
+    return _worded(made if waiting is None else replace(awaited(made, waiting), order=()))
 
 
 def _unknown_pools(ahead: Rehearsal) -> frozenset[Pool]:
@@ -210,6 +215,19 @@ def _held(observed: Observed) -> Mapping[ModelName, Sequence[Holding]]:
     }
 
 
+def _idle(there: _There) -> Iterator[str]:
+    """Of the old manifest's models that do not run by all that is told of the node."""
+    why: dict[str, list[ModelName]] = {}
+    for name, now in there.present.items():
+        if now.state is State.BLOCKED:
+            why.setdefault(now.reason, []).append(name)
+    for reason, names in why.items():
+        yield (
+            f"of the old manifest {', '.join(sorted(names))} could not run here either, so no stop "
+            f"is shown: {reason}"
+        )
+
+
 def _notes(
     node: OfflineNode, judge: Judge, wanted: Desired, verdicts: Mapping[ModelName, Verdict]
 ) -> Iterator[str]:
@@ -220,10 +238,11 @@ def _notes(
     sizes = {
         model.spec.source: verdict.size_bytes
         for model in wanted.models
-        if (verdict := verdicts.get(model.name)) is not None
+        if (verdict := verdicts.get(model.name)) is not None and verdict.missing is None
     }
     if node.rooms and sizes and set(sizes.values()) == {None}:
-        yield "how large its models are is not known, so neither is whether they fit (--hub)"
+        cure = "" if judge.asks_hub else " (--hub)"
+        yield f"how large its models are is not known, so neither is whether they fit{cure}"
     known = sum(size for size in sizes.values() if size is not None)
     budget = node.cache_budget_bytes
     if budget is not None and known > budget:
