@@ -16,6 +16,7 @@ from reconciler.apply.backends import Backends, BackendView
 from reconciler.apply.fetch import Fetch
 from reconciler.apply.outcomes import BackendStopped, EffectFailed, FilesFetched, Outcome
 from reconciler.apply.secret_values import secret_values
+from reconciler.apply.shortage import is_shortage
 from reconciler.apply.stop import Recall, Stopper
 from reconciler.backend.choice import Choice
 from reconciler.backend.engines import Engines
@@ -338,13 +339,15 @@ def _required(model: ModelName, prepared: Prepared | None) -> Prepared:
 
 def _failed(model: ModelName, running: _Running, error: Exception) -> EffectFailed:
     """The type of the error is the policy (errors.py); what is no error of ours is a bug."""
+    shortage = is_shortage(error)
     return EffectFailed(
         model=model,
         spec_hash=running.spec_hash,
         files_digest=running.files_digest,
         during=running.kind.value,
         reason=str(error) if isinstance(error, XgenError) else f"unexpected error: {error!r}",
-        permanent=isinstance(error, Rejected),
+        permanent=isinstance(error, Rejected) and not shortage,
+        shortage=shortage,
         damaged=isinstance(error, Damaged),
         own_files_in_the_way=isinstance(error, NoRoom) and model in error.enough_from,
         retry_after_seconds=error.retry_after_seconds if isinstance(error, Transient) else None,

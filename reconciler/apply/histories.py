@@ -81,6 +81,7 @@ class _Block(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     permanent: bool = True
     ever_loaded: bool = False
     costly: bool = False
+    costly_tries: int | None = None
     exited: bool = False
     backend: str = "auto"
     engine: str | None = None
@@ -300,6 +301,7 @@ def _written(block: Block) -> _Block:
         permanent=failure.permanent,
         ever_loaded=failure.ever_loaded,
         costly=failure.costly,
+        costly_tries=failure.costly_tries if failure.costly else None,
         exited=failure.exited,
         boot_id=there.boot_id,
         backend=there.backend,
@@ -348,6 +350,7 @@ def _read(block: _Block, at: float) -> Block:
             permanent=block.permanent,
             ever_loaded=block.ever_loaded,
             costly=block.costly,
+            costly_tries=_costly_tries(block),
             exited=block.exited,
             earlier=block.earlier,
         ),
@@ -362,6 +365,13 @@ def _read(block: _Block, at: float) -> Block:
         ),
         at=block.at,
     )
+
+
+def _costly_tries(block: _Block) -> int:
+    """Releases before counted every failure of the row."""
+    if block.costly_tries is not None:
+        return block.costly_tries
+    return block.count if block.costly else 0
 
 
 def _good(written: _LastGood) -> LastGood:

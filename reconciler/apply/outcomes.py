@@ -33,8 +33,8 @@ class BackendStopped:
 class EffectFailed:
     """`during`: "fetch", "start" or "stop". `permanent`: no use in trying again as things are.
 
-    `damaged`: until the hub holds something else. `own_files_in_the_way`: for want of room, which
-    the files that the model runs with would make.
+    `damaged`: until the hub holds something else. `shortage`: for what the node lacks just now.
+    `own_files_in_the_way`: for want of room, which the files that the model runs with would make.
     """
 
     model: ModelName
@@ -44,6 +44,7 @@ class EffectFailed:
     reason: str
     permanent: bool
     damaged: bool = False
+    shortage: bool = False
     own_files_in_the_way: bool = False
     retry_after_seconds: float | None = None
 

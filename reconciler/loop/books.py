@@ -267,6 +267,7 @@ class Books:
             own_files_in_the_way=failed.own_files_in_the_way,
             ever_loaded=instance in page.loaded,
             costly=instance is not None and self._costs(failed.model, instance),
+            shortage=failed.shortage,
             retry_after_seconds=failed.retry_after_seconds,
         )
         if failed.during != "stop":
@@ -309,7 +310,8 @@ class Books:
     def _enter(self, model: ModelName, failure: Failure) -> None:
         page = self._page(model)
         stops = self._policies.get(model) is OnFailure.STOP
-        if stops and failure.during in ("start", "load") and not failure.ever_loaded:
+        tells = failure.during in ("start", "load") and not failure.shortage
+        if stops and tells and not failure.ever_loaded:
             failure = replace(failure, permanent=True)
         key = _key(failure)
         page.failures.pop(key, None)

@@ -190,8 +190,10 @@ class Failure:
     `ever_loaded`: this instance was loaded here once. `damaged`: what the hub holds is not what it
     says, which ends when the hub holds something else. `own_files_in_the_way`: there was no room
     for a download, and would be without the files that the model runs with. `costly`: a try of it
-    stops what was good before it. `exited`: a process ended, and nobody had asked it to.
-    `earlier`: other reasons in the same row, the newest first.
+    stops what was good before it; `costly_tries`: how many of the row that was true of.
+    `shortage`: for what the node lacks just now, such as room on a disk: it says nothing of the
+    instance, never blocks it, and is none of the `costly_tries`. `exited`: a process ended, and
+    nobody had asked it to. `earlier`: other reasons in the same row, the newest first.
     """
 
     spec_hash: SpecHash
@@ -205,6 +207,8 @@ class Failure:
     own_files_in_the_way: bool = False
     ever_loaded: bool = False
     costly: bool = False
+    costly_tries: int = 0
+    shortage: bool = False
     exited: bool = False
     earlier: tuple[str, ...] = ()
     retry_after_seconds: float | None = None

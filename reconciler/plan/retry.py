@@ -14,7 +14,8 @@ JITTER = 0.2
 """± this share: models that failed together do not come back together."""
 EXITS_UNTIL_BLOCKED = 3
 COSTLY_DELAY_SECONDS = 300.0
-"""Doubling: a new spec whose tries stop the one that serves."""
+"""Doubling: a new spec whose tries stop the one that serves. For want of what the node lacks just
+now they do not double, for nobody has learned anything of the spec."""
 COSTLY_RETRIES = 3
 _EARLIER_REASONS = 2
 HEALTHY_AFTER_SECONDS = 600.0
@@ -48,6 +49,7 @@ def after_failure(
     exited: bool = True,
     ever_loaded: bool = False,
     costly: bool = False,
+    shortage: bool = False,
     loaded_seconds: float | None = None,
     retry_after_seconds: float | None = None,
 ) -> Failure:
@@ -58,6 +60,7 @@ def after_failure(
     The other fields are `Failure`'s.
     """
     ever_loaded = ever_loaded or loaded_seconds is not None
+    costly = costly and during in ("start", "load")
     failed = Failure(
         spec_hash=spec_hash,
         files_digest=files_digest,
@@ -69,7 +72,9 @@ def after_failure(
         damaged=damaged,
         own_files_in_the_way=own_files_in_the_way,
         ever_loaded=ever_loaded,
-        costly=costly and during in ("start", "load"),
+        costly=costly,
+        costly_tries=int(costly and not shortage),
+        shortage=shortage,
         exited=exited and during in ("load", "run"),
         retry_after_seconds=retry_after_seconds,
     )
@@ -79,6 +84,7 @@ def after_failure(
         failed = replace(
             failed,
             count=previous.count + 1 if in_a_row else 1,
+            costly_tries=failed.costly_tries + (previous.costly_tries if in_a_row else 0),
             ever_loaded=failed.ever_loaded or previous.ever_loaded,
             earlier=_earlier(previous, failed) if in_a_row else (),
         )
@@ -89,7 +95,7 @@ def after_failure(
         and failed.count >= EXITS_UNTIL_BLOCKED
     ):
         return replace(failed, permanent=True)
-    if failed.costly and failed.count > COSTLY_RETRIES:
+    if failed.costly and not shortage and failed.costly_tries > COSTLY_RETRIES:
         return replace(failed, permanent=True)
     return failed
 
@@ -100,7 +106,7 @@ def told(failure: Failure) -> str:
         before = f"; before that: {'; '.join(failure.earlier)}" if failure.earlier else ""
         return f"crash loop, {failure.count} failures in a row: {failure.reason}{before}"
     if failure.count > 1:
-        return f"{failure.reason}, {ordinal(failure.count)} time"
+        return f"{failure.reason}, {ordinal(failure.count)} failure in a row"
     return failure.reason
 
 
@@ -142,7 +148,7 @@ def _same_stage(one: Failure, other: Failure) -> bool:
 
 def _backoff_seconds(failure: Failure) -> float:
     if failure.costly:
-        return COSTLY_DELAY_SECONDS * 2.0 ** (failure.count - 1)
+        return COSTLY_DELAY_SECONDS * 2.0 ** max(0, failure.costly_tries - 1)
     if failure.during == "load" and failure.count >= EXITS_UNTIL_BLOCKED:
         return LONGEST_DELAY_SECONDS
     doublings = min(failure.count - 1, 10)

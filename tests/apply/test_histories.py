@@ -40,6 +40,7 @@ FAILURE = Failure(
     during="load",
     permanent=True,
     costly=True,
+    costly_tries=2,
     exited=True,
     earlier=("killed by SIGSEGV",),
 )

@@ -1,10 +1,13 @@
 """An agent that comes up on a full disk: what runs has to be served all the same."""
 
+import os
+import signal
+
 import httpx
 import pytest
 
 from tests.chaos.disk import small_disk
-from tests.e2e.agent import Agent, is_alive
+from tests.e2e.agent import Agent, Entry, is_alive
 from tests.e2e.manifests import manifest, model
 from tests.e2e.test_adoption import kill, loaded, start
 from tests.ports import own_ports
@@ -36,6 +39,33 @@ def test_it_goes_on_with_what_runs_and_says_where_it_answers_once_there_is_room(
         assert loaded(agent, "a") == before
         assert agent.stop() == 0
         assert agent.processes() == []
+
+
+def test_a_spec_that_meets_a_full_disk_is_tried_again_and_serves_once_there_is_room(
+    agent: Agent,
+) -> None:
+    with small_disk(agent.data) as disk:
+        if not disk.small:
+            pytest.skip("needs the right to mount")
+        agent.write(manifest(model("a", on_failure="stop")))
+        start(agent)
+        before = loaded(agent, "a")
+        disk.fill()
+        agent.write(manifest(model("a", on_failure="stop", env="{LEVEL: '2'}")))
+
+        agent.wait_model("a", lambda entry: no_room(entry, "2nd failure in a row"))
+        os.kill(before["a"], signal.SIGKILL)
+        agent.wait_model("a", lambda entry: no_room(entry, "3rd failure in a row"))
+        disk.free()
+
+        agent.wait_model("a", lambda entry: (entry["state"], entry["target"]) == ("loaded", None))
+        assert agent.stop() == 0
+
+
+def no_room(entry: Entry, how_often: str) -> bool:
+    told = entry["target"] or entry
+    assert told["state"] != "blocked"
+    return "no space left on device" in told["reason"] and how_often in told["reason"]
 
 
 def answers(address: str) -> bool:

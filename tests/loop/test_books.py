@@ -4,9 +4,10 @@ from dataclasses import replace
 
 from reconciler.apply.outcomes import BackendStopped, FilesFetched
 from reconciler.loop.books import Books
+from reconciler.plan.desired import OnFailure
 from reconciler.plan.ids import ModelName, Nonce
 from reconciler.plan.observed import Adoption
-from tests.loop.book_entries import OLD, WANTED, M, books, exited, failed, view
+from tests.loop.book_entries import OLD, WANTED, M, books, books_of, exited, failed, view
 
 
 def test_what_we_have_stopped_resumes_until_it_is_started_again() -> None:
@@ -251,3 +252,15 @@ def test_what_an_earlier_agent_had_loaded_is_never_blocked_by_its_exits() -> Non
     failure = kept.failure(M)
     assert failure is not None
     assert (failure.count, failure.permanent) == (4, False)
+
+
+def test_a_shortage_blocks_no_model_that_is_to_be_tried_once_only() -> None:
+    made = books_of(OnFailure.STOP)
+    made.book_outcome(replace(failed("start"), shortage=True), at=1.0)
+    failure = made.failure(M)
+    assert failure is not None
+    assert not failure.permanent
+    made.book_outcome(failed("start"), at=2.0)
+    failure = made.failure(M)
+    assert failure is not None
+    assert failure.permanent

@@ -199,3 +199,48 @@ def test_another_instance_starts_a_row_of_its_own(spec: SpecHash, files: FilesDi
 
 def test_refusal_is_permanent_at_once() -> None:
     assert failed_again(None, "start", permanent=True).permanent
+
+
+def shortage(previous: Failure | None, *, costly: bool) -> Failure:
+    return after_failure(
+        previous,
+        spec_hash=SPEC,
+        files_digest=FILES,
+        at=2000.0,
+        reason="no space left on device",
+        during="start",
+        costly=costly,
+        shortage=True,
+    )
+
+
+def test_tries_that_stopped_nothing_are_none_of_the_three() -> None:
+    """A surge that fails before its process is there costs nothing, however often."""
+    failed: Failure | None = None
+    for _ in range(5):
+        failed = failed_again(failed, "start")
+    delays = []
+    for _ in range(3):
+        failed = costly_failure("start", failed)
+        delays.append(delay(failed))
+    assert delays == [300.0, 600.0, 1200.0]
+    assert costly_failure("start", failed).permanent
+
+
+def test_what_the_node_lacks_just_now_blocks_nothing_and_is_none_of_the_three() -> None:
+    failed: Failure | None = None
+    for costly in (False, False, False, *(True,) * 9):
+        failed = shortage(failed, costly=costly)
+        assert not failed.permanent
+    assert failed is not None
+    assert (failed.count, delay(failed)) == (12, 300.0)
+    for _ in range(3):
+        failed = costly_failure("start", failed)
+        assert not failed.permanent
+    failed = shortage(failed, costly=True)
+    assert not failed.permanent
+    assert costly_failure("start", failed).permanent
+
+
+def test_how_often_is_told_of_the_row_not_of_the_last_cause() -> None:
+    assert told(failure(2)) == "exited with code 1, 2nd failure in a row"
