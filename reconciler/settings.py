@@ -85,7 +85,7 @@ class Settings:
     queue_length: int = 100
     queue_seconds: float = 30.0
     heartbeat_seconds: float = 15.0
-    on_exit: OnExit = OnExit.STOP
+    on_exit: OnExit = OnExit.AUTO
     supervision: Supervision | None = None
     rename_node: str | None = None
     pod_name: str | None = None

@@ -210,9 +210,9 @@ class Backends:
         if (held := self._held.get(nonce)) is not None:
             await held.end(stop_seconds=stop_seconds, kill_seconds=kill_seconds, hurry=hurry)
 
-    async def ends_settled(self) -> None:
-        """Wait until no end is under way, of one whose first process died, say."""
-        while ends := [held.begin_end() for held in self._held.values() if held.dying]:
+    async def ends_settled(self, which: Callable[[ModelName], bool]) -> None:
+        """Wait until no end of these is under way, of one whose first process died, say."""
+        while ends := [each.begin_end() for each in self._held.values() if each.ends(which)]:
             await asyncio.wait(ends)
 
     def kill_now(self) -> None:

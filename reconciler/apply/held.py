@@ -90,6 +90,10 @@ class Held:
         """The ladder is under way."""
         return self._death is not None and not self._death.done()
 
+    def ends(self, which: Callable[[ModelName], bool]) -> bool:
+        """Whether it is of one of these, and dying."""
+        return self.dying and which(self.kin.record.model)
+
     @property
     def leaderless(self) -> bool:
         leader = self.kin.leader

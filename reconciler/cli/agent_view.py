@@ -13,6 +13,8 @@ def how_it_ends(server: Json) -> str:
         return ""
     leaves = agent.get("on_exit") == OnExit.LEAVE and not agent.get("on_exit_problem")
     fate = "are left running" if leaves else "are stopped"
+    if agent.get("on_exit") == OnExit.AUTO:
+        fate += ", but for what is suspended,"
     supervised = _SUPERVISED if agent.get("supervision") else "it has no supervisor"
     return f"its backends {fate} when it is told to end; {supervised}"
 

@@ -14,6 +14,7 @@ from reconciler import log
 from reconciler.cli.agent_process import run_until_signalled
 from reconciler.cli.demo_tour import Demo, tour
 from reconciler.errors import Rejected
+from reconciler.plan.ending import OnExit
 from reconciler.plan.ids import NodeName
 from reconciler.settings import HubSettings, Settings
 
@@ -85,6 +86,7 @@ def _settings(folder: Path, manifest: Path, port: int) -> Settings:
         listen_port=port,
         data_dir=folder / "state",
         models_dir=folder / "state" / "models",
+        on_exit=OnExit.STOP,
         environment=dict(os.environ),
     )
 

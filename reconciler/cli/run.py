@@ -197,9 +197,9 @@ def run(
         typer.Option(
             envvar="XGEN_ON_EXIT",
             help="Backends when the agent is told to end: stop them, or leave them running for "
-            "the next agent.",
+            "the next agent; auto: stop them, but for what is suspended.",
         ),
-    ] = OnExit.STOP,
+    ] = OnExit.AUTO,
     supervise: Annotated[
         bool,
         typer.Option(

@@ -303,7 +303,7 @@ def _escaped(text: str) -> str:
 
 def main(arguments: list[str]) -> int:
     form, level, on_exit, *command = arguments
-    return Supervisor(command, stops=on_exit == "stop", log=Log(form=form, level=level)).run()
+    return Supervisor(command, stops=on_exit != "leave", log=Log(form=form, level=level)).run()
 
 
 if __name__ == "__main__":

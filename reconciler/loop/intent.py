@@ -98,6 +98,14 @@ class Intent:
         """The files that count, by name."""
         return self._in_force
 
+    def in_effect(self) -> Desired | None:
+        """What counts, also before the source was read: by what is kept, then. None: nobody
+        knows."""
+        if self._understanding.desired is not None:
+            return self._understanding.desired
+        before = self._before(self._parses)
+        return overlaid(before, self._rails.suspensions) if before is not None else None
+
     async def open(self) -> None:
         """Read the last good version from the data folder; it is used if the source is bad."""
         kept = await asyncio.to_thread(self._last_good.load)

@@ -129,7 +129,7 @@ class Publisher:
         conditions = [
             *node_facts(summary),
             *source_facts(understanding),
-            *rail_facts(understanding),
+            *rail_facts(understanding, models),
         ]
         if doubts:
             conditions.append(left_alone(doubts))

@@ -26,7 +26,7 @@ from reconciler.loop.inquiries import Inquiries
 from reconciler.loop.intent import Intent, Understanding
 from reconciler.loop.keeping import Keeping, Specs
 from reconciler.loop.launch_drifts import LaunchDrifts
-from reconciler.loop.leaving import staying
+from reconciler.loop.leaving import Stays, none_stays, staying
 from reconciler.loop.observation import Looks, Seen
 from reconciler.loop.pace import Rests, aside, give_way
 from reconciler.loop.pardons import Pardons
@@ -40,7 +40,7 @@ from reconciler.loop.troubles import Troubles
 from reconciler.metrics import Metrics, TickResult
 from reconciler.plan.actions import Plan, Retraction
 from reconciler.plan.desired import Desired, DesiredModel
-from reconciler.plan.ending import NOBODY, OnExit, ending
+from reconciler.plan.ending import ending
 from reconciler.plan.ids import ModelName, Nonce
 from reconciler.status import Planned
 
@@ -111,7 +111,7 @@ class Reconciler:
             show_plan=show_plan,
         )
         self._ending = False
-        self._leaves = False
+        self._stays: Stays = none_stays
         self._closed = False
         self._last: dict[ModelName, DesiredModel] = {}
         self._standstill: Standstill | None = None
@@ -135,10 +135,10 @@ class Reconciler:
             rests.idle(self._clock.monotonic() - idle_since)
         await self._inquiries.close()
 
-    def end(self, on_exit: OnExit) -> None:
+    def end(self, stays: Stays) -> None:
         """From the next tick on, nothing is started or stopped; what happens is still reported."""
         self._ending = True
-        self._leaves = on_exit is OnExit.LEAVE
+        self._stays = stays
         self._publisher.drain()
         self._wakeup.set()
 
@@ -241,7 +241,7 @@ class Reconciler:
         made = self._reverts.shown(made, now)
         if scene.ending:
             views = self._observer.see().views
-            left = staying(views) if self._leaves else NOBODY
+            left = staying(views, self._stays)
             made = ending(made, views.keys(), left, starting=self._effects.starting())
         reverts = self._reverts
         self._troubles.tell(self._books, reverts.reversions, reverts.told(made), reverts.given)

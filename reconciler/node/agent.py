@@ -16,6 +16,7 @@ from reconciler.errors import Rejected
 from reconciler.events import EventKind, Journal, Level
 from reconciler.loop.clock import Clock
 from reconciler.loop.intent import Intent
+from reconciler.loop.leaving import Stays, every_stays, none_stays, suspended_stay
 from reconciler.manifest.policy import Permissions
 from reconciler.node.announcement import words_of
 from reconciler.node.board import Board
@@ -82,7 +83,7 @@ async def run_agent(
                 folder.remember_name(node)
                 if on_up:
                     on_up(up)
-                survivors = await _run(parts, listener, shutdown, settings.on_exit)
+                survivors = await _run(parts, listener, shutdown, settings)
     _log.info("agent ended", survivors=survivors)
     return 1 if survivors else 0
 
@@ -116,7 +117,7 @@ def _tell_of_the_start(settings: Settings, journal: Journal, up: Up) -> None:
 
 
 async def _run(
-    parts: Parts, listener: socket.socket, shutdown: Shutdown, on_exit: OnExit
+    parts: Parts, listener: socket.socket, shutdown: Shutdown, settings: Settings
 ) -> list[str]:
     """Run the parts together until the end begins, and end them in order (R10)."""
     async with asyncio.TaskGroup() as tasks:
@@ -127,12 +128,12 @@ async def _run(
         counting = tasks.create_task(parts.tokens.run(), name="tokens")
         watching = tasks.create_task(parts.liveness.run(), name="liveness")
         await shutdown.begun.wait()
-        fate = "stopped" if on_exit is OnExit.STOP else "left running"
+        stays, fate = _stays(parts, settings)
         parts.journal.record(
             EventKind.AGENT_ENDING, f"{shutdown.cause}: new work is refused, backends are {fate}"
         )
-        parts.reconciler.end(on_exit)
-        survivors = await _end_backends(parts, on_exit)
+        parts.reconciler.end(stays)
+        survivors = await _end_backends(parts, stays)
         parts.reconciler.close()
         await ticking
         following.cancel()
@@ -146,19 +147,37 @@ async def _run(
     return survivors
 
 
-async def _end_backends(parts: Parts, on_exit: OnExit) -> list[str]:
+def _stays(parts: Parts, settings: Settings) -> tuple[Stays, str]:
+    """Which models are left running, and what becomes of all of them, in words."""
+    if settings.on_exit is OnExit.LEAVE:
+        return every_stays, "left running"
+    if settings.on_exit is OnExit.STOP:
+        return none_stays, "stopped"
+    stays = suspended_stay(parts.intent.in_effect(), parts.rails.suspensions)
+    there: list[BackendView | Leftover] = [*parts.backends.live(), *parts.backends.leftovers()]
+    kept = ", ".join(sorted({each.model for each in there if stays(each.model) is not None}))
+    if not kept:
+        return stays, "stopped"
+    why_not = why_not_left(supervised=settings.supervision is not None)
+    if why_not is not None:  # in order, then, rather than by the kernel
+        return none_stays, f"stopped, suspended ones ({kept}) too: {why_not}"
+    return stays, f"stopped, but for suspended ones, which are left running: {kept}"
+
+
+async def _end_backends(parts: Parts, stays: Stays) -> list[str]:
     """Stop or leave them. Returns what survives a stop, in words."""
     doing = (parts.backends, parts.effects, parts.stopper, _timeouts(parts.intent))
-    if on_exit is OnExit.STOP:
-        return await stop_all(*doing)
-    for left in await leave_all(*doing):
+    async with asyncio.TaskGroup() as group:
+        stopping = group.create_task(stop_all(*doing, lambda each: stays(each) is None))
+        leaving = group.create_task(leave_all(*doing, lambda each: stays(each) is not None))
+    for left in leaving.result():
         parts.journal.record(
             EventKind.BACKEND_LEFT,
-            f"left running for the next agent{_how_far(left)}",
+            f"left running for the next agent{stays(left.model)}{_how_far(left)}",
             model=left.model,
             pid=left.pid,
         )
-    return []
+    return stopping.result()
 
 
 def _how_far(left: BackendView | Leftover) -> str:

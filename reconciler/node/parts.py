@@ -95,6 +95,7 @@ class Parts:
     journal: Journal
     source: ManifestSource
     intent: Intent
+    rails: Rails
     backends: Backends
     stopper: Stopper
     effects: Effects
@@ -331,6 +332,7 @@ async def assembled(
             journal=journal,
             source=source,
             intent=intent,
+            rails=rails,
             backends=backends,
             stopper=stopper,
             effects=effects,

@@ -5,7 +5,7 @@ What is left for the next agent (R9) is drained, too, since its answers pass thr
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import structlog
 
@@ -18,6 +18,9 @@ from reconciler.plan.ids import ModelName
 from reconciler.plan.observed import Leftover
 
 _log = structlog.get_logger("xgen.node")
+
+Which = Callable[[ModelName], bool]
+"""Of which models."""
 
 
 class Shutdown:
@@ -48,8 +51,9 @@ async def stop_all(
     effects: Effects,
     stopper: Stopper,
     timeouts: Mapping[ModelName, Timeouts],
+    which: Which,
 ) -> list[str]:
-    """Drain and stop every backend, and what earlier agents left, all at once.
+    """Drain and stop the backends, and what earlier agents left, all at once.
 
     Returns what could not be stopped, in words.
     """
@@ -65,9 +69,8 @@ async def stop_all(
             _log.error("a backend survives", model=each.model, error=str(exc))
             survivors.append(str(exc))
 
-    everyone: list[BackendView | Leftover] = [*backends.live(), *backends.leftovers()]
     async with asyncio.TaskGroup() as group:
-        for each in everyone:
+        for each in _there(backends, which):
             group.create_task(stop(each), name=f"stop:{each.model}")
     return survivors
 
@@ -77,16 +80,22 @@ async def leave_all(
     effects: Effects,
     stopper: Stopper,
     timeouts: Mapping[ModelName, Timeouts],
+    which: Which,
 ) -> list[BackendView | Leftover]:
     """Let requests end, and every start and stop that is under way. Returns what lives on."""
     effects.abort_fetches()
     async with asyncio.TaskGroup() as group:
         group.create_task(effects.settled(), name="settled")
-        for view in backends.live():
+        for view in filter(lambda each: which(each.model), backends.live()):
             limit = timeouts.get(view.model, Timeouts()).drain
             group.create_task(stopper.drain(view.nonce, limit), name=f"drain:{view.model}")
-    await backends.ends_settled()
-    return [*backends.live(), *backends.leftovers()]
+    await backends.ends_settled(which)
+    return _there(backends, which)
+
+
+def _there(backends: Backends, which: Which) -> list[BackendView | Leftover]:
+    every: list[BackendView | Leftover] = [*backends.live(), *backends.leftovers()]
+    return [each for each in every if which(each.model)]
 
 
 def why_not_left(*, supervised: bool) -> str | None:

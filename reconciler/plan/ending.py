@@ -12,18 +12,22 @@ from reconciler.plan.phase import State
 
 
 class OnExit(StrEnum):
-    """What becomes of backends when their agent is told to end."""
+    """What becomes of backends when their agent is told to end. AUTO: they are stopped, but for
+    what is suspended, of which nothing is stopped."""
 
+    AUTO = "auto"
     STOP = "stop"
     LEAVE = "leave"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Left:
-    """What is left running of a model: its state, and its processes."""
+    """What is left running of a model: its state, and its processes. `why`: as a clause; empty:
+    whatever runs is left."""
 
     state: State
     processes: frozenset[Nonce]
+    why: str = ""
 
 
 _STAYS = frozenset({State.ERROR, State.BLOCKED, State.DISABLED})
@@ -66,7 +70,7 @@ def _left(shown: Outlook, left: Left) -> Outlook:
     return replace(
         shown,
         state=left.state,
-        reason="the agent ends and leaves it running",
+        reason=f"the agent ends and leaves it running{left.why}",
         draining=tuple(_made_way(each, left) for each in shown.draining),
         target=target,
         retry_at=None,

@@ -163,7 +163,9 @@ def test_a_successor_that_cannot_end_them_either_is_the_last(supervise: Supervis
     assert "the backends that it had are left running" in supervised.said
 
 
-@pytest.mark.parametrize(("on_exit", "lives", "code"), [("stop", 3, 3), ("leave", 2, 0)])
+@pytest.mark.parametrize(
+    ("on_exit", "lives", "code"), [("stop", 3, 3), ("auto", 3, 3), ("leave", 2, 0)]
+)
 def test_a_signal_while_no_agent_runs(
     supervise: Supervise, on_exit: str, lives: int, code: int
 ) -> None:

@@ -97,6 +97,7 @@ class Agent:
                     **os.environ,
                     "TMPDIR": str(self.scratch),
                     "XGEN_ALLOW_ENGINE_ENV": VARIABLES,
+                    "XGEN_ON_EXIT": "stop",  # what is suspended, too
                     **self.environment,
                 },
                 start_new_session=True,

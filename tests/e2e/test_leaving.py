@@ -169,3 +169,26 @@ def test_a_stop_under_way_comes_to_its_end(leaving: Agent) -> None:
     assert not is_alive(going)
     assert len(leaving.processes()) == 1
     end_what_is_left(leaving)
+
+
+@pytest.mark.slow
+def test_what_is_suspended_is_left_though_the_rest_is_stopped(make_agent: MakeAgent) -> None:
+    """A restart of the agent on a suspended node was a full outage: nothing came back."""
+    agent = make_agent("--on-exit", "auto")
+    agent.model_file()
+    begin(agent, model("a"), model("b"), a="loaded", b="loaded")
+    before = (agent.model("a") or {})["pid"]
+    said = xgen_model("suspend", "a", "--by", "kim", "--data-dir", agent.data)
+    assert said.returncode == 0, said.stderr
+    assert agent.stop() == 0
+    assert left(agent) == [str(before)]
+    assert "stopped, but for suspended ones, which are left running: a" in agent.log
+    assert agent.processes() == [before]
+
+    agent.start()
+    agent.wait_up()
+    agent.wait_state("a", "loaded")
+    agent.wait_state("b", "loaded")
+    assert (agent.model("a") or {})["pid"] == before
+    agent.stop()
+    end_what_is_left(agent)

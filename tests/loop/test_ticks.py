@@ -10,11 +10,11 @@ import pytest
 
 from reconciler.apply.stop import Hurry
 from reconciler.cache.model_cache import ModelCache
+from reconciler.loop.leaving import none_stays
 from reconciler.manifest.policy import Permissions
 from reconciler.node.board import Board
 from reconciler.node.hub import make_store
 from reconciler.node.parts import Parts, assembled
-from reconciler.plan.ending import OnExit
 from reconciler.plan.ids import NodeName
 from reconciler.settings import HubSettings, Settings
 from reconciler.status import Planned, Status
@@ -60,7 +60,7 @@ class Node:
                 await asyncio.sleep(0)
 
     def end(self) -> None:
-        self._parts.reconciler.end(OnExit.STOP)
+        self._parts.reconciler.end(none_stays)
 
     async def tick(self) -> Planned:
         await self._parts.reconciler.tick()

@@ -50,6 +50,12 @@ def test_what_failed_goes_on_saying_why() -> None:
     assert (shown.state, shown.reason) == (State.BLOCKED, "so")
 
 
+def test_what_is_left_alone_says_why() -> None:
+    one = Left(state=State.LOADED, processes=frozenset(), why=", as it is suspended by kim")
+    shown = ending(made(State.LOADED), {M}, {M: one}).outlook[0]
+    assert shown.reason == "the agent ends and leaves it running, as it is suspended by kim"
+
+
 @pytest.mark.parametrize("kept", [State.LOADED, State.LOADING])
 def test_what_is_left_stays_as_it_is_whatever_was_planned_for_it(kept: State) -> None:
     plan = ending(made(State.UNLOADING), {M}, {M: left(kept)})
