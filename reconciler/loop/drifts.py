@@ -18,6 +18,7 @@ from reconciler.status import Drift, DriftKind, ModelStatus
 
 _FROM_OUTSIDE = frozenset({"SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT"})
 """Signals that somebody sends; others are faults of the process."""
+_HOPELESS = (State.ERROR, State.BLOCKED)
 _RAILS = (Reason.SUSPENDED, Reason.HELD)
 _LEFT = "nothing is restarted for it; used from the next start on"
 _TOLERATED = "nothing is killed; what it holds counts as used"
@@ -48,6 +49,7 @@ class Drifts:
         self._clock = clock
         self._known: dict[_Key, Drift] = {}
         self._lasting: dict[_Key, str] = {}
+        self._pids: Mapping[ModelName, frozenset[int]] = {}
 
     def exited(self, exited: BackendExited) -> None:
         """An end that nobody here had asked for, of what served, or by somebody's signal."""
@@ -78,18 +80,31 @@ class Drifts:
         found = dict(_of_models(self._lasting, listed))
         over = {key for key in self._lasting if _is_over(key, listed, sighting.files_gone.keys())}
         now = self._clock.wall(self._clock.monotonic())
+        serving_on: dict[_Key, str] = {}
         for key in over & found.keys() - self._known.keys():  # it came and went unseen
-            self._known[key] = self._since(key, found[key], now)
+            drift = found[key]
+            if (on := self._serving_on(drift, listed)) is not None:
+                serving_on[key] = on
+                drift = replace(drift, done=_beside(on, drift, listed))
+            self._known[key] = self._since(key, drift, now)
         self._lasting = {key: what for key, what in self._lasting.items() if key not in over}
         found = {key: drift for key, drift in found.items() if key not in over}
         found |= dict(_launches(listed.values()))
         found |= {_key(each): _of_gpu(each) for each in sighting.strangers}
-        self._tell_over(found, listed)
+        self._tell_over(found, listed, serving_on)
+        self._pids = {name: _pids(model) for name, model in listed.items()}
         self._known = {key: self._since(key, drift, now) for key, drift in found.items()}
         by_model: dict[ModelName | None, tuple[Drift, ...]] = {}
         for each in self._known.values():
             by_model[each.model] = (*by_model.get(each.model, ()), each)
         return lambda name: by_model.get(name, ())
+
+    def _serving_on(self, drift: Drift, listed: Mapping[ModelName, ModelStatus]) -> str | None:
+        """Who serves as before, beside a process of the model that has ended; None: nobody."""
+        if drift.kind is not DriftKind.PROCESS_ENDED or drift.model is None:
+            return None
+        pid = model.pid if (model := listed.get(drift.model)) is not None else None
+        return f"pid {pid} serves on" if pid in self._pids.get(drift.model, ()) else None
 
     def _note(self, kind: DriftKind, model: ModelName, pid: int, what: str) -> None:
         self._lasting[kind, model, ""] = f"pid {pid}: {what}"
@@ -112,13 +127,16 @@ class Drifts:
         return replace(drift, since=now)
 
     def _tell_over(
-        self, found: Mapping[_Key, Drift], listed: Mapping[ModelName, ModelStatus]
+        self,
+        found: Mapping[_Key, Drift],
+        listed: Mapping[ModelName, ModelStatus],
+        serving_on: Mapping[_Key, str],
     ) -> None:
         for key in self._known.keys() - found.keys():
             drift = self._known[key]
             self._journal.record(
                 EventKind.DRIFT_ENDED,
-                f"{_over(drift, listed)}; it was: {drift.what}",
+                f"{serving_on.get(key) or _over(drift, listed)}; it was: {drift.what}",
                 model=drift.model,
                 drift=drift.kind.value,
                 pid=drift.pid,
@@ -151,8 +169,12 @@ def _of_models(
 
 
 def _mending(kind: DriftKind, model: ModelStatus) -> str:
-    """What is done about it, by what the model does."""
-    state = model.target.state if model.target is not None else model.state
+    """What is done about it, by what the model does: on its way back to the last good spec that
+    counts, and not what becomes of the manifest's."""
+    target = None if model.degraded is not None else model.target
+    if target is not None and target.state in _HOPELESS and model.state is not State.LOADED:
+        target = None  # the last good one is tried, and was not loaded yet
+    state = target.state if target is not None else model.state
     match state:
         case State.CACHING:
             return "its files are looked at, and what is missing is fetched"
@@ -170,6 +192,20 @@ def _mending(kind: DriftKind, model: ModelStatus) -> str:
             return "it is started again once nothing holds that back"
         case _:
             return "it is to be started again"
+
+
+def _beside(on: str, drift: Drift, listed: Mapping[ModelName, ModelStatus]) -> str:
+    """The same, of one that was to take the place of another, which serves on."""
+    model = listed.get(drift.model) if drift.model is not None else None
+    comes = model is not None and model.target is not None and model.degraded is None
+    return f"{on}; {drift.done}" if comes else on
+
+
+def _pids(model: ModelStatus) -> frozenset[int]:
+    """Of its processes."""
+    coming = model.target.pid if model.target is not None else None
+    every = (model.pid, coming, *(each.pid for each in model.draining))
+    return frozenset(pid for pid in every if pid is not None)
 
 
 def _launches(models: Iterable[ModelStatus]) -> Iterable[tuple[_Key, Drift]]:

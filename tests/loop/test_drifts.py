@@ -15,9 +15,9 @@ from reconciler.loop.drifts import Drifts, Sighting
 from reconciler.loop.gpu_memory import GpuFigures
 from reconciler.loop.standing import Wish, model_facts
 from reconciler.loop.strangers import Stranger, strangers
-from reconciler.plan.ids import ModelName, NodeName, Nonce
+from reconciler.plan.ids import ModelName, NodeName, Nonce, SpecHash
 from reconciler.plan.phase import State
-from reconciler.status import Drift, EngineStatus, ModelStatus
+from reconciler.status import DrainingStatus, Drift, EngineStatus, ModelStatus
 from tests.loop.book_entries import exited
 from tests.loop.test_gpu_memory import figures
 from tests.loop.test_standing import model, target
@@ -81,9 +81,45 @@ def test_a_process_that_somebody_kills_drifts_until_the_model_serves_again(node:
 
 
 def test_one_that_another_serves_beside_is_told_all_the_same(node: Node) -> None:
+    """As the new one of a change without a gap: the old one has never stopped serving."""
+    node.see(model(pid=9, target=replace(target(State.LOADING), pid=1)))
     node.drifts.exited(KILLED)
-    assert node.see(model()) == []
-    assert node.kinds == ["DriftFound", "DriftEnded"]
+    assert node.see(model(pid=9, target=target(State.ERROR), retry_at="t5")) == []
+    found, ended = node.events
+    assert (found.kind, ended.kind) == ("DriftFound", "DriftEnded")
+    assert found.reason.endswith("; pid 9 serves on; it is tried again at t5")
+    assert ended.reason.startswith("pid 9 serves on; it was: pid 1: SIGKILL")
+
+
+def test_one_whose_predecessor_drains_still_and_serves_on(node: Node) -> None:
+    drains = DrainingStatus(nonce=Nonce("o"), pid=9, spec_hash=SpecHash("1:o"), reason="drains")
+    node.see(model(pid=1, draining=(drains,)))
+    node.drifts.exited(KILLED)
+    assert node.see(model(pid=9)) == []
+    found, ended = node.events
+    assert found.reason.endswith("after its start; pid 9 serves on")
+    assert ended.reason.startswith("pid 9 serves on; it was")
+
+
+def test_one_that_was_started_again_between_two_looks_serves_again(node: Node) -> None:
+    node.see(model(pid=1))
+    node.drifts.exited(KILLED)
+    assert node.see(model(pid=2)) == []
+    found, ended = node.events
+    assert found.reason.endswith("its process was started again")
+    assert ended.reason.startswith("it serves again (pid 2)")
+
+
+def test_where_the_last_good_spec_comes_back_it_is_that_which_is_told(node: Node) -> None:
+    blocked, why = target(State.BLOCKED), "the new one is blocked"
+    node.drifts.exited(KILLED)
+    waits = model(State.ERROR, retry_at="t9", target=blocked)  # it cannot come back just now
+    (drift,) = node.see(waits)
+    assert drift.done == "it is tried again at t9"
+    (drift,) = node.see(model(State.LOADING, degraded=why, target=blocked))
+    assert drift.done == "its process was started again"
+    (drift,) = node.see(model(State.PENDING, degraded=why, target=blocked))
+    assert drift.done == "it is to be started again"
 
 
 @pytest.mark.parametrize(
