@@ -44,8 +44,8 @@ _log = structlog.get_logger("xgen.backends")
 SWEEP_SECONDS = 2.0
 """Between looks at /proc for what no event tells: orphans, new sessions, leftovers that ended."""
 
-DOUBT_SWEEPS = 15
-"""Every so many sweeps: what was doubtful at the start is looked at anew."""
+DOUBT_SWEEPS = 7
+"""Every so many sweeps: what was doubtful is looked at anew, and told as it is then."""
 
 
 class Backends:
@@ -367,6 +367,7 @@ class Backends:
                 self._hold(kin, known_late(kin))
             elif kin.leader is not None:  # held already, by the first look's pidfd
                 kin.leader.close()
+        self._wake()
 
     def _look(self, watched: Sequence[Held]) -> Kept:
         table = read_processes() if watched else {}

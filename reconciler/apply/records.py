@@ -223,6 +223,8 @@ class Records:
 
 def _unreadable(path: Path, exc: Exception) -> Unreadable:
     cause = (exc.strerror or str(exc)).lower() if isinstance(exc, OSError) else str(exc)
+    if isinstance(exc, msgspec.DecodeError) and not isinstance(exc, msgspec.ValidationError):
+        cause = "it is no JSON record, or only a part of one"
     shown = os.fsencode(path).decode(errors="backslashreplace")  # for JSON, whatever its name
     cure = None
     if isinstance(exc, PermissionError):

@@ -316,13 +316,14 @@ def model_disabled(model: ModelStatus) -> Problem:
     )
 
 
-def model_not_ready(model: ModelStatus, now: float) -> Problem:
-    """`now`: Unix time. Blocked models wait for a change by a person: clients shall not insist.
+def model_not_ready(model: ModelStatus, now: float, goes: bool) -> Problem:
+    """`now`: Unix time. Blocked models wait for a person, and one that `goes` for good for nobody:
+    clients shall not insist.
 
     The reason says what the next try waits for. What is loaded and cannot be asked has just died,
     or is being stopped: the next status says so.
     """
-    if model.state is State.BLOCKED:
+    if goes or model.state is State.BLOCKED:
         headers: tuple[Header, ...] = (_DO_NOT_RETRY, NOT_STARTED)
     elif model.retry_at is None:
         headers = _retry_after(_SOON_SECONDS)

@@ -57,9 +57,15 @@ def choose(
     if model.state is State.DISABLED:
         return errors.model_disabled(model)
     if model.endpoint is None:
-        return errors.model_not_ready(model, now)
+        return errors.model_not_ready(model, now, goes=_goes(table, model))
     renamed = requested is not None and requested != model.name
     return Choice(model=model, endpoint=model.endpoint, renamed=renamed)
+
+
+def _goes(table: RouteTable, model: ModelStatus) -> bool:
+    """Whether it ends since the manifest does not have it any more, or disables it."""
+    ends = model.state in (State.UNLOADING, State.STOPPED)
+    return ends and not model.detail.enabled and table.status.unknown_because is None
 
 
 def _named(table: RouteTable, requested: str) -> ModelStatus | Problem:

@@ -10,7 +10,7 @@ from reconciler.backend.environment import NONCE_VARIABLE
 from reconciler.errors import Transient
 from tests.apply.conftest import mounted
 from tests.apply.dead_agent import SESSION_NOTED, dead_agent
-from tests.apply.world import KEY, SLEEP, World
+from tests.apply.world import KEY, World
 
 
 @pytest.fixture
@@ -135,12 +135,17 @@ async def test_who_carries_the_nonce_of_a_torn_record_is_named(world: World) -> 
     dead = await dead_agent(world)
     record = dead.record
     whole = record.read_text()
+    record.write_text("foo")
+    await dead.next_agent()
+    (problem,) = world.backends.problems
+    no_json = f"cannot read spawn record {record}: it is no JSON record, or only a part of one; "
+    assert problem.startswith(no_json)
     record.write_text(whole[:100])
 
     await dead.next_agent()
 
     (problem,) = world.backends.problems
-    assert problem.startswith(f"cannot read spawn record {record}: ")
+    assert problem.startswith(no_json)
     assert f"; process {dead.pid} (" in problem
     assert problem.endswith(" carries its nonce; left alone; end it by hand and delete the record")
     await world.end(dead.pid)
@@ -207,9 +212,10 @@ async def test_a_copied_nonce_in_another_session_is_reported_and_left_alone(worl
     assert decoy.returncode is None
     decoy.kill()
     await decoy.wait()
-    for _ in range(20):  # each has the backends looked at
-        await world.stop(await world.spawn(argv=SLEEP), stop_seconds=5)
+    await world.until(lambda: not world.backends.leftovers(), "the stop is over")
+    woken = world.woken
     await world.until(lambda: world.backends.problems == (), "it is told no more")
+    await world.until(lambda: world.woken > woken, "and at once, though nothing else has happened")
     assert world.records() == []
 
 

@@ -20,6 +20,7 @@ _VALUES: dict[object, Any] = {
     str: "x",
     int: 1,
     float: 1.0,
+    bool: False,
     tuple[str, ...]: ("a", "b"),
     tuple[ModelType, ...]: (ModelType.LLM,),
 }

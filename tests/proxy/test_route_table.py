@@ -9,7 +9,7 @@ from reconciler.plan.desired import ModelType
 from reconciler.plan.phase import State
 from reconciler.proxy.errors import Problem
 from reconciler.proxy.route_table import Choice, build, choose
-from reconciler.status import ModelStatus, Revision
+from reconciler.status import ModelDetail, ModelStatus, Revision
 from tests.proxy.builders import model, status
 
 NOW = datetime.fromisoformat("2026-11-29T10:00:00.000+00:00").timestamp()
@@ -147,6 +147,17 @@ def test_a_blocked_model_tells_clients_not_to_insist() -> None:
     problem = refused(model("a", state=State.BLOCKED), ask="a")
     assert (problem.code, header(problem, b"x-should-retry")) == ("model_not_ready", b"false")
     assert header(problem, b"x-xgen-not-started") == b"1"
+
+
+@pytest.mark.parametrize("state", [State.UNLOADING, State.STOPPED])
+def test_what_the_manifest_does_not_want_any_more_tells_clients_not_to_insist(state: State) -> None:
+    removed = model("a", state=state, detail=ModelDetail(enabled=False))
+    problem = refused(removed, ask="a")
+    assert (problem.code, header(problem, b"x-should-retry")) == ("model_not_ready", b"false")
+    assert header(problem, b"retry-after") is None
+    known_later = replace(status(removed), unknown_because="nobody has read the manifest yet")
+    problem = choose(build(known_later), "a", (LLM,), now=NOW)  # type: ignore[assignment]
+    assert header(problem, b"retry-after") == b"5"
 
 
 def test_a_disabled_model_is_503_model_disabled() -> None:
