@@ -18,6 +18,7 @@ _PATH = "/api/management/reconcile"
 _PLAN = "/api/management/plan"
 _PAUSE_SECONDS = 0.5
 _GOOD = frozenset({"loaded", "disabled"})
+_NOT_TAKEN = {"SourceReady": "False", "ManifestValid": "False", "ConfirmationNeeded": "True"}
 _AT_REST = _GOOD | {"error", "blocked", "stopped"}
 
 
@@ -60,7 +61,8 @@ def reconcile(
     outside of a maintenance window waits for --now or the window.
     What failed for good waits for a change, or for --retry. Only on the agent's own node.
 
-    Exit 0: done; with --wait: and every model serves or is disabled. 1: not so.
+    Exit 0: done; with --wait: and every model serves or is disabled, as the newest manifest has
+    it. 1: not so.
     """
     agent = find_agent(server, data_dir(data))
     body: Json = {"retry": retry} | ({"model": model} if model is not None else {})
@@ -76,10 +78,14 @@ def reconcile(
     # A second round is taken up after the first has ended: what is read next is newer than both.
     agent.post(_PATH, {})
     models = _settled(agent, model, timeout, quiet=output is Output.JSON)
-    good = all(entry["state"] in _GOOD and not entry.get("target") for entry in models)
+    serve = all(entry["state"] in _GOOD and not entry.get("target") for entry in models)
+    not_taken = list(_not_taken(agent))
+    good = serve and not not_taken
     if output is Output.JSON:
         shown = [{key: each[key] for key in ("name", "state", "reason")} for each in models]
-        print_json({**answer, "settled": good, "models": shown})
+        print_json({**answer, "settled": good, "models": shown, "not_taken": not_taken})
+    for said in not_taken:
+        remark(f"the newest manifest is not in force: {said}")
     return ExitCode.OK if good else ExitCode.ERROR
 
 
@@ -103,8 +109,7 @@ def _settled(agent: Agent, model: str | None, timeout: float, *, quiet: bool) ->
                 typer.echo(_shown(entry))
             told[entry["name"]] = states
         held = _held(agent)
-        names = [str(entry["name"]) for entry in models if not _is_at_rest(entry)]
-        coming = [name for name in names if name not in held]
+        coming = [str(each["name"]) for each in models if not _is_at_rest(each, held)]
         if not coming:
             return models
         if time.monotonic() > deadline:
@@ -138,5 +143,14 @@ def _shown(entry: Json) -> str:
     return f"{said}; coming: {target['state']}, {target['reason']}" if target else said
 
 
-def _is_at_rest(entry: Json) -> bool:
-    return all(state in _AT_REST for state in _states(entry))
+def _is_at_rest(entry: Json, held: frozenset[str]) -> bool:
+    """What was begun comes to its end, whatever a rail holds back then."""
+    rest = _AT_REST | {"pending"} if entry["name"] in held else _AT_REST
+    return all(state in rest for state in _states(entry))
+
+
+def _not_taken(agent: Agent) -> Iterator[str]:
+    """Why the newest manifest is not in force, or may not be the newest."""
+    for each in agent.get("/api/cluster/_self").get("conditions", ()):
+        if _NOT_TAKEN.get(each["type"]) == each["status"]:
+            yield f"{each['type']} is {each['status']} ({each['reason']}): {each['message']}"

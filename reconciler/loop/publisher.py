@@ -97,6 +97,8 @@ class Publisher:
         self._check_steps(shown)
         desired = understanding.desired
         suspends = desired.suspends if desired is not None else _no_model
+        waiting = understanding.waiting
+        later = waiting.changes if waiting is not None else ()
         inventory = self._inventory()
         engines = engines_of(inventory)
         applied, attempted = understanding.revision.applied, understanding.revision.attempted
@@ -109,7 +111,8 @@ class Publisher:
             await give_way(number)
             name, known = outlook.model, facts[outlook.model]
             model = model_status(outlook, known, inventory, wall=self._clock.wall)
-            wish = _wish(known, suspended=suspends(name), due=name in held)
+            due = name in held or (name in later and model.state is State.LOADED)
+            wish = _wish(known, suspended=suspends(name), due=due)
             models.append(self._with_conditions(model, wish, of_models, before.get(name), moment))
         models.sort(key=lambda model: model.name)
         drift = self.drifts.see(models, sighting)

@@ -20,7 +20,7 @@ from reconciler.loop.clock import Clock
 from reconciler.loop.orders import Confirm, Hurry, Order, Orders, Resume, Suspend
 from reconciler.loop.windows import Windows
 from reconciler.plan.desired import Desired, WaitingRevision
-from reconciler.plan.ids import ModelName
+from reconciler.plan.ids import ModelName, Place
 from reconciler.plan.maintenance import Maintenance
 from reconciler.plan.rails import confirmed_by_name, excess, limit_of
 from reconciler.plan.stop_limit import DEFAULT_STOP_LIMIT, StopLimit
@@ -325,7 +325,18 @@ def waiting_for(before: Desired | None, candidate: Desired, waiting: WaitingRevi
     if before is None:
         return replace(candidate, waiting=waiting)
     more = tuple(each for each in candidate.suspensions if each not in before.suspensions)
-    return replace(overlaid(before, more), waiting=waiting)
+    told = replace(waiting, changes=_changed(before, candidate))
+    return replace(overlaid(before, more), waiting=told)
+
+
+def _changed(before: Desired, candidate: Desired) -> tuple[ModelName, ...]:
+    """Of the models that are in both, sorted; where they stand does not matter."""
+    nowhere = Place(file="", line=0, column=0)
+    now, then = (
+        {each.name: replace(each, place=nowhere, flag_places={}) for each in desired.models}
+        for desired in (before, candidate)
+    )
+    return tuple(sorted(name for name in now if name in then and now[name] != then[name]))
 
 
 def _is_over(suspension: Suspension, moment: datetime) -> bool:

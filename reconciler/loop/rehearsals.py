@@ -17,7 +17,7 @@ from reconciler.loop.keeping import Keeping
 from reconciler.loop.observation import Look
 from reconciler.loop.pardons import Pardons
 from reconciler.loop.rails import Rails, overlaid, runs_of
-from reconciler.loop.unheld import awaited, held_reasons, unheld
+from reconciler.loop.unheld import awaited, begun_told, held_reasons, unheld
 from reconciler.loop.windows import Windows
 from reconciler.manifest.problem import Problem
 from reconciler.manifest.resolve import FileInput, resolve
@@ -164,6 +164,7 @@ class _Question:
         if not made.held:
             return self._told(ahead, foresight, made)
         whole = self._told(*self._run(unheld(self.wanted)), made)
+        whole = begun_told(whole, made, self.wanted.waiting)
         as_held = compared(self.wanted, ahead)
         return replace(whole, order=as_held.order, notes=as_held.notes)
 

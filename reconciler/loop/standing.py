@@ -100,7 +100,7 @@ def model_facts(model: ModelStatus, wish: Wish) -> tuple[Fact, ...]:
     moves, stalled = False, False
     if goal is State.BLOCKED:
         reason, stalled = Reason.BLOCKED, True
-    elif wish.held is not None and not wish.under_way and (wish.due or not wish.moving):
+    elif wish.held is not None and not wish.under_way and not wish.moving:
         reason = wish.held
     else:
         reason, moves = _on_the_way(model, goal), True

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from reconciler.plan.actions import Plan
-from reconciler.plan.changes import CHANGING, NodeChanges
+from reconciler.plan.actions import Plan, StopBackend
+from reconciler.plan.changes import CHANGING, STARTING, NodeChanges
 from reconciler.plan.desired import Desired, WaitingRevision
 from reconciler.plan.ids import ModelName
 
@@ -18,6 +18,20 @@ def awaited(made: NodeChanges, waiting: WaitingRevision) -> NodeChanges:
         for each in made.changes
     )
     return replace(made, changes=changes, notes=(waiting.foretold, *made.notes))
+
+
+def begun_told(made: NodeChanges, held: Plan, waiting: WaitingRevision | None) -> NodeChanges:
+    """What starts goes on meanwhile, though a revision that waits would stop it then."""
+    later = {
+        each.model
+        for each in held.held
+        if waiting is not None and isinstance(each, StopBackend) and each.cause == waiting.reason
+    }
+    changes = tuple(
+        replace(each, held=None) if each.model in later and each.verb in STARTING else each
+        for each in made.changes
+    )
+    return replace(made, changes=changes)
 
 
 def unheld(wanted: Desired) -> Desired:

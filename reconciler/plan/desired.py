@@ -160,12 +160,14 @@ class Elsewhere:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingRevision:
     """A revision that is not in force before somebody confirms it, as it would stop so many of
-    those that run. `stops`: sorted by name."""
+    those that run. `stops`: sorted by name. `changes`: other models that it has otherwise than
+    what is in force, sorted too."""
 
     revision: str
     stops: tuple[ModelName, ...]
     running: int
     limit: StopLimit
+    changes: tuple[ModelName, ...] = ()
 
     @property
     def reason(self) -> str:

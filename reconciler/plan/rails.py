@@ -135,6 +135,9 @@ def told_of(desired: Desired, shown: Outlook) -> Outlook:
     if waiting is not None and shown.model in waiting.stops:
         why = f"revision {waiting.short}, which waits for confirmation, would stop it"
         shown = replace(shown, reason=f"{shown.reason}; {why}")
+    elif waiting is not None and shown.model in waiting.changes:
+        why = f"revision {waiting.short}, which waits for confirmation, would change it"
+        shown = replace(shown, reason=f"{shown.reason}; {why}")
     return shown
 
 

@@ -332,13 +332,24 @@ def test_reconcile_retries_what_failed_and_waits_for_the_outcome(running: Agent)
     assert "; coming: error, exited with code 3" in retried.stdout
 
 
+def test_reconcile_fails_where_the_newest_manifest_is_refused(running: Agent) -> None:
+    """A deploy script took a refused push for a success: all served, by the one before."""
+    running.write("spec: [")
+    refused = xgen_model("reconcile", "--wait", "--data-dir", running.data)
+    assert refused.returncode == 1
+    assert "chat: loaded" in refused.stdout
+    assert (
+        "not in force: ManifestValid is False (Invalid): no valid ModelManifest" in refused.stderr
+    )
+
+
 def test_reconcile_waits_until_all_serve(running: Agent) -> None:
     running.write(manifest(model("chat", extra_args="{ctx_size: 4096}"), model("new")))
 
     result = xgen_model("reconcile", "--wait", "--output", "json", "--server", running.url)
 
     answer = json.loads(result.stdout)
-    assert (result.returncode, answer["settled"]) == (0, True)
+    assert (result.returncode, answer["settled"], answer["not_taken"]) == (0, True, [])
     assert [(each["name"], each["state"]) for each in answer["models"]] == [
         ("chat", "loaded"),
         ("new", "loaded"),

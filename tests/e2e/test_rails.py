@@ -1,6 +1,8 @@
 """Rails before what costs a service: a mass deletion, a node in maintenance, hours that are not for
 changes; each of them over a restart of the agent, too (gpustack#4207)."""
 
+import os
+import signal
 import subprocess
 
 import pytest
@@ -92,6 +94,15 @@ def test_a_revision_that_waits_is_confirmed_by_the_manifest(agent: Agent) -> Non
     agent.write(manifest(spec=f"{spec}  allow_empty: true\n"))  # it stops more
     wait_until(lambda: told(agent, "RevisionWaits") == 2, what="the second is told")
     assert agent.model("a")["state"] == "loaded"  # type: ignore[index]
+
+    (pid,) = pids(agent, "b")
+    os.kill(int(str(pid)), signal.SIGKILL)  # what is in force is mended, and told so
+    agent.wait_model("b", lambda entry: entry["state"] == "error")
+    waited = command(agent, "reconcile", "--retry", "--model", "b", "--wait")
+    assert "b: loaded: serves" in waited.stdout
+    assert waited.returncode == 1
+    assert "not in force: ConfirmationNeeded is True (StopLimit): revision" in waited.stderr
+
     agent.write(manifest(model("a"), spec=spec))
     agent.wait_gone("b")
     assert condition(agent, "ConfirmationNeeded") is None

@@ -95,6 +95,8 @@ def test_a_held_change_is_neither_on_its_way_nor_stalled() -> None:
     assert reasons(model(), replace(held, due=True)) == (Reason.SUSPENDED,)
     loads = replace(held, moving=True)
     assert reasons(model(State.LOADING), loads) == (Reason.LOADING, RECONCILING)
+    stops_then = replace(WANTED, held=Reason.HELD, moving=True, due=True)
+    assert reasons(model(State.LOADING), stops_then) == (Reason.LOADING, RECONCILING)
     assert reasons(model(State.CACHING), held) == (Reason.SUSPENDED,)
 
 

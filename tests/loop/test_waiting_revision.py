@@ -9,11 +9,14 @@ from reconciler.loop.intent import Intent, Understanding
 from reconciler.loop.orders import Orders
 from reconciler.loop.rails import Rails, Runs
 from reconciler.node.clock import SystemClock
+from reconciler.plan.actions import Outlook
 from reconciler.plan.ids import ModelName, NodeName
+from reconciler.plan.phase import State
+from reconciler.plan.rails import told_of
 from reconciler.source.last_good import LastGood
 from reconciler.source.snapshot import Snapshot, SourceFile
 from tests.loop.test_commands import read_already
-from tests.manifest.texts import manifest
+from tests.manifest.texts import manifest, model
 
 NODE = NodeName("n")
 FOUR = frozenset(map(ModelName, "abcd"))
@@ -85,6 +88,17 @@ async def test_what_was_in_force_stays_so_until_somebody_confirms(tmp_path: Path
     assert (names(now), now.whole, now.waiting) == ("az", True, None)
     assert now.revision.applied == "r2222222"
     assert LastGood(tmp_path / "last-good").load().revision == "r2222222"
+
+
+async def test_what_it_would_only_change_is_told(tmp_path: Path) -> None:
+    made = await agent(tmp_path)
+    now = await made.read(manifest(model("a", aliases=["other"]), "z"), "r2222222")
+    assert now.desired is not None
+    assert now.waiting is not None
+    assert (now.waiting.stops, now.waiting.changes) == (("b", "c", "d"), ("a",))
+    shown = told_of(now.desired, Outlook(model=ModelName("a"), state=State.LOADED, reason="serves"))
+    why = "revision r2222222, which waits for confirmation, would change it"
+    assert shown.reason == f"serves; {why}"
 
 
 async def test_a_restart_changes_nothing_of_that(tmp_path: Path) -> None:
