@@ -24,7 +24,13 @@ class Offer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubSays:
-    """What a hub said when it was asked. `spec`: of which; None: of any. `offer`: None: nothing."""
+    """What a hub said when it was asked. `spec`: of which; None: of any. `offer`: None: nothing.
+
+    `missing`: why a fetch would fail, in its words; None: it would not, or the hub did not say.
+    `is_final`: for good, until the manifest changes.
+    """
 
     spec: ModelSpec | None = None
     offer: Offer | None = None
+    missing: str | None = None
+    is_final: bool = False

@@ -13,15 +13,20 @@ from reconciler.errors import Damaged, Gone, Transient
 _MAX_REF_BYTES = 200
 
 
+class Absent(Transient):
+    """The hub answered, and has nothing of a prefix. A mount that is not there looks the same, so
+    that nothing which was known of it is given up for that: it is not Gone."""
+
+
 def listed(store: Store, prefix: str, digest: str | None = None) -> Record:
     """The revision of `digest`, or the one in force. Blocking.
 
-    Raises Gone where the hub does not have it, Transient where it has nothing of the prefix or
-    does not say; without a catalog it has only what is there.
+    Raises Gone where the hub does not have it, Absent where it has nothing of the prefix, Transient
+    where it does not say; without a catalog it has only what is there.
     """
     listing = [item for item in store.objects(prefix, digest) if not is_hidden(item.path)]
     if not listing:
-        raise Transient(f"cannot fetch {prefix}: {_why_nothing(store, prefix)}")
+        raise Absent(f"cannot fetch {prefix}: {_why_nothing(store, prefix)}")
     record = new_record(listing, _main_ref(store, listing))
     if digest not in (None, record.digest):
         raise Gone(

@@ -66,6 +66,10 @@ class Model(msgspec.Struct, kw_only=True):
         dict[str, Need], Meta(description="By the GPU's UUID or PCI address; none: not known.")
     ]
     download_bytes: Annotated[Bytes | None, Meta(description="Of what is fetched.")]
+    download_with: Annotated[
+        str | None,
+        Meta(description="The model whose download brings these files too, which counts them."),
+    ]
     cached_bytes: Annotated[Bytes | None, Meta(description="Of its files, what is there.")]
     downtime_seconds: Annotated[
         Seconds | None,

@@ -145,8 +145,12 @@ def files(change: Change) -> str:
         return "used in place"
     if not change.fetch:
         return "already cached"
-    if change.download_bytes is None:
+    if change.download_with is not None:
+        return f"with the download of {change.download_with}"
+    if change.download_bytes is None and change.cached_bytes is None:
         return "fetched from the hub unless it is cached"
+    if change.download_bytes is None:
+        return "fetched from the hub, which does not say how large it is"
     here = f", {amount(change.cached_bytes)} are cached" if change.cached_bytes else ""
     return f"download {amount(change.download_bytes)}{here}"
 
@@ -188,10 +192,13 @@ def evicted(each: Evicted) -> str:
 
 
 def order(node: NodeChanges) -> str | None:
-    """`fetch a → stop b → start a`, where more than one model is touched; else None."""
+    """`fetch a → stop b → start a`, where more than one model is touched; else None. A download
+    that brings the files of several stands there once."""
     if len({each.model for each in node.order}) < 2:
         return None
-    return " → ".join(f"{_KINDS.get(each.kind, each.kind)} {each.model}" for each in node.order)
+    shared = {each.model for each in node.changes if each.download_with is not None}
+    shown = [each for each in node.order if each.kind != "FetchFiles" or each.model not in shared]
+    return " → ".join(f"{_KINDS.get(each.kind, each.kind)} {each.model}" for each in shown)
 
 
 def value(written: object) -> str:

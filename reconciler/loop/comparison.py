@@ -4,10 +4,11 @@ An agent tells what is there now, and what it reckons with; without one, all of 
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from reconciler.loop.downloads import told_once
 from reconciler.loop.spec_fields import differences, of_routing, of_spec
 from reconciler.plan.actions import Action, FetchFiles, Outlook, StartBackend, StopBackend
 from reconciler.plan.balance import Balance
@@ -23,7 +24,7 @@ from reconciler.plan.desired import Desired, DesiredModel, ModelSpec, Strategy
 from reconciler.plan.evictions import Evictions
 from reconciler.plan.ids import ModelName
 from reconciler.plan.memory import HOST, Pool
-from reconciler.plan.observed import EffectKind, ObservedModel
+from reconciler.plan.observed import EffectKind, FilesMissing, ObservedModel
 from reconciler.plan.phase import State
 from reconciler.plan.rehearsal import Rehearsal
 
@@ -50,13 +51,18 @@ class Present:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """What is reckoned for a model; None: not known. As in `Change`."""
+    """What is reckoned for a model; None: not known. As in `Change`.
+
+    `files`: what tells its files from others. `missing`: why they cannot be had from the hub.
+    """
 
     download_bytes: int | None = None
     cached_bytes: int | None = None
     downtime_seconds: float | None = None
     ready_seconds: float | None = None
     engine: str | None = None
+    files: Hashable = None
+    missing: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,8 +91,22 @@ def compared(
     models = {model.name: model for model in wanted.models}
     not_here = {other.name: other.reason for other in wanted.elsewhere}
     names = models.keys() | ahead.first.observed.models.keys() | present.keys()
-    cases = [_case(name, models.get(name), ahead, present.get(name)) for name in sorted(names)]
-    changes = tuple(_change(case, reckoned, not_here.get(case.name)) for case in cases)
+    figures = reckoned.figures
+    cases = [
+        _case(
+            name,
+            models.get(name),
+            ahead,
+            present.get(name),
+            missing=figures.get(name, _NOTHING).missing is not None,
+        )
+        for name in sorted(names)
+    ]
+    changes = told_once(
+        [_change(case, reckoned, not_here.get(case.name)) for case in cases],
+        {name: each.files for name, each in figures.items()},
+        ahead.actions,
+    )
     there = {change.model for change in changes}
     unfit = [each.reason for each in reckoned.evictions.unfit]
     notes = [*ahead.last.plan.notes, *reckoned.notes, *unfit]
@@ -107,7 +127,7 @@ def compared(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Case:
     """`wanted`: what runs in the end, or would: the source or its fallback, with its devices.
-    `begin`: as it is; `end`: how it comes out."""
+    `begin`: as it is; `end`: how it comes out. `missing`: its files cannot be had from the hub."""
 
     name: ModelName
     wanted: DesiredModel | None
@@ -117,6 +137,7 @@ class _Case:
     end: Outlook | None
     present: Present | None
     rooms_known: bool
+    missing: bool
 
     @property
     def blocked(self) -> str | None:
@@ -124,11 +145,17 @@ class _Case:
         if self.end is None:
             return None
         coming = self.end.target or self.end
-        return coming.reason if coming.state is State.BLOCKED else None
+        waits = self.missing and coming.state is State.ERROR
+        return coming.reason if waits or coming.state is State.BLOCKED else None
 
 
 def _case(
-    name: ModelName, manifest: DesiredModel | None, ahead: Rehearsal, present: Present | None
+    name: ModelName,
+    manifest: DesiredModel | None,
+    ahead: Rehearsal,
+    present: Present | None,
+    *,
+    missing: bool,
 ) -> _Case:
     settled = ahead.last.desired.models if ahead.last.desired is not None else ()
     wanted = next((model for model in settled if model.name == name), None)
@@ -144,6 +171,7 @@ def _case(
         end=next((each for each in outlook if each.model == name), None),
         present=present,
         rooms_known=bool(ahead.first.observed.rooms),
+        missing=missing,
     )
 
 
@@ -245,7 +273,8 @@ def _reason(case: _Case, verb: Verb, not_here: str | None) -> str:
 def _fetches(case: _Case) -> bool:
     effect = case.begin.in_flight
     fetches = effect is not None and effect.kind is EffectKind.FETCH and not effect.aborting
-    return fetches or any(isinstance(each, FetchFiles) for each in case.actions)
+    waits = case.wanted is not None and isinstance(case.last.files, FilesMissing)
+    return fetches or waits or any(isinstance(each, FetchFiles) for each in case.actions)
 
 
 def _fields(case: _Case, *, whole: bool) -> tuple[FieldChange, ...]:

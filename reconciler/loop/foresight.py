@@ -14,7 +14,7 @@ from typing import Any, Self, TypeVar
 
 from reconciler.apply.backends import BackendView
 from reconciler.apply.daemon_thread import in_daemon_thread
-from reconciler.apply.outcomes import BackendStopped, FilesFetched
+from reconciler.apply.outcomes import BackendStopped, EffectFailed, FilesFetched, Outcome
 from reconciler.backend.offer import HubSays
 from reconciler.errors import Transient
 from reconciler.loop.books import Books
@@ -80,13 +80,20 @@ class Ground:
 
 @dataclass(slots=True)
 class _Learned:
-    """What the hub has told, the fetches as they would be begun, and the newest settlement."""
+    """What the hub has told, the fetches as they would be begun, and the newest settlement.
+    `missing`: why the files of a model cannot be had."""
 
     hints: dict[ModelName, str]
     offers: dict[ModelName, HubSays]
     asked: set[ModelName] = field(default_factory=set)
     fetched: dict[ModelName, Look] = field(default_factory=dict)
+    missing: dict[ModelName, str] = field(default_factory=dict)
     settled: Settled | None = None
+
+    def of(self, model: DesiredModel) -> HubSays | None:
+        """What the hub has said of its files; None: nothing."""
+        says = self.offers.get(model.name)
+        return says if says is not None and says.spec in (None, model.spec) else None
 
 
 class Foresight(AbstractContextManager["Foresight"]):
@@ -103,7 +110,9 @@ class Foresight(AbstractContextManager["Foresight"]):
         self._runner = asyncio.Runner()
         self._until = time.monotonic() + LONGEST_SECONDS
         real = ground.deliberation.observer
-        self.learned = _Learned(hints=dict(ground.hints), offers=dict(ground.offers))
+        # What the hub had not is asked for anew: it may have been pushed since.
+        offers = {name: says for name, says in ground.offers.items() if says.missing is None}
+        self.learned = _Learned(hints=dict(ground.hints), offers=offers)
         self._files = StagedFiles(real.files.lookup)
         self._processes = StagedProcesses(ground.seen, ground.families)
         self._rooms = StagedRooms()
@@ -209,11 +218,7 @@ class Foresight(AbstractContextManager["Foresight"]):
         for action in done:
             match action:
                 case FetchFiles():
-                    self._bring(action)
-                    outcome = FilesFetched(
-                        model=action.model, spec_hash=action.spec_hash, seconds=0.0, size_bytes=0
-                    )
-                    books.book_outcome(outcome, at=now)
+                    books.book_outcome(self._bring(action), at=now)
                 case StopBackend():
                     stopped = BackendStopped(
                         model=action.model,
@@ -225,15 +230,24 @@ class Foresight(AbstractContextManager["Foresight"]):
                 case _:
                     pass
 
-    def _bring(self, action: FetchFiles) -> None:
+    def _bring(self, action: FetchFiles) -> Outcome:
         """What was fetched for is what was wanted then."""
-        look = self.learned.fetched.get(action.model)
-        model = look.desired if look is not None else _named(self._wanted, action.model)
-        if model is None or model.fetch_key != action.spec_hash:
-            return
-        says = self.learned.offers.get(action.model)
-        offer = says.offer if says is not None and says.spec in (None, model.spec) else None
-        self._files.bring(model.spec, offer)
+        name, key = action.model, action.spec_hash
+        look = self.learned.fetched.get(name)
+        model = look.desired if look is not None else _named(self._wanted, name)
+        if model is not None and model.fetch_key == key:
+            says = self.learned.of(model) or HubSays()
+            if says.missing is not None:
+                return EffectFailed(
+                    model=name,
+                    spec_hash=key,
+                    files_digest=None,
+                    during="fetch",
+                    reason=says.missing,
+                    permanent=says.is_final,
+                )
+            self._files.bring(model.spec, says.offer)
+        return FilesFetched(model=name, spec_hash=key, seconds=0.0, size_bytes=0)
 
     def _ask(self, settled: Settled) -> bool:
         """As the loop would, for the next plan. Whether the hub was asked something new."""
@@ -253,6 +267,9 @@ class Foresight(AbstractContextManager["Foresight"]):
             return False
         said = self._run(_answers(self._hub.offer, offers))
         learned.offers |= {name: said.get(name) or HubSays() for name in offers}
+        for name, says in said.items():
+            if says is not None and says.missing is not None:
+                learned.missing[name] = says.missing
         helps = self._run(_answers(self._hub.hint, hints))
         learned.hints |= {name: hint for name, hint in helps.items() if hint is not None}
         return True

@@ -9,6 +9,7 @@ from reconciler.cache.model_cache import ModelCache
 from reconciler.cache.news import News
 from reconciler.cache.pin_board import ALIVE_SECONDS
 from reconciler.cache.pins import Holding, Pins, pins_of
+from reconciler.loop.downloads import files_key
 from reconciler.loop.observation import Looks, Seen
 from reconciler.loop.removed_files import Families, RemovedFiles
 from reconciler.plan.desired import DesiredModel, ModelSpec
@@ -116,7 +117,7 @@ def _arrivals(looks: Looks) -> list[Arrival]:
         address = parse_source(spec.source, spec.file, spec.format)
         if isinstance(address, HubAddress):
             arrival = Arrival(prefix=address.prefix, size_bytes=size_bytes)
-            coming.setdefault((address, spec.digest), arrival)
+            coming.setdefault(files_key(spec, look.offered.offer), arrival)
     return list(coming.values())
 
 

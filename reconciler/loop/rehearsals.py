@@ -2,15 +2,17 @@
 kept or told, but for the answer."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from reconciler.apply.daemon_thread import in_daemon_thread
 from reconciler.backend.inventory import called
+from reconciler.backend.offer import Offer
 from reconciler.errors import Transient
 from reconciler.loop.clock import Clock
 from reconciler.loop.comparison import NO_EVICTIONS, Figures, Present, Reckoned, compared
+from reconciler.loop.downloads import files_key
 from reconciler.loop.foresight import Foresight, Ground, Hub
 from reconciler.loop.intent import Understanding
 from reconciler.loop.keeping import Keeping
@@ -210,23 +212,21 @@ class _Question:
         looks = settled.looks if settled is not None else {}
         roll = settled.gpus.roll if settled is not None else None
         evictions, notes = self._evictions(foresight)
-        fetched = foresight.learned.fetched
-        sizes = _sizes(fetched.values())
         return Reckoned(
-            figures={
-                name: replace(
-                    self._figures(look, ahead, fetched.get(name)), download_bytes=sizes.get(name)
-                )
-                for name, look in looks.items()
-            },
+            figures={name: self._figures(look, ahead, foresight) for name, look in looks.items()},
             indexes={pool_of(each): each.index for each in (roll.devices if roll else ())},
             held=held_reasons(held, self.wanted),
             evictions=evictions,
             notes=notes,
         )
 
-    def _figures(self, look: Look, ahead: Rehearsal, fetched: Look | None) -> Figures:
+    def _figures(self, look: Look, ahead: Rehearsal, foresight: Foresight) -> Figures:
         model, past = look.desired, self.ground.pasts.get(look.desired.name, UNTIMED)
+        fetched = foresight.learned.fetched.get(model.name)
+        if fetched is None and look.files is None and model.enabled:
+            fetched = look  # it waits for another try
+        says = foresight.learned.of(fetched.desired) if fetched is not None else None
+        offer = says.offer if says is not None else None
         choice = look.assessment.choice
         gap = downtime(
             ahead.of(model.name),
@@ -241,7 +241,7 @@ class _Question:
             ),
             stop=expected_stop(past),
             wait_seconds=expected_wait(past),
-            download_seconds=self._download_seconds(fetched),
+            download_seconds=self._download_seconds(fetched, offer),
         )
         named = model.spec.engine is not None and choice is not None
         return Figures(
@@ -251,16 +251,18 @@ class _Question:
             engine=f"{called(choice.build)} is {choice.build.detail}"
             if named and choice is not None
             else None,
+            download_bytes=offer.size_bytes if offer is not None else None,
+            files=files_key(fetched.desired.spec, offer) if fetched is not None else None,
+            missing=foresight.learned.missing.get(model.name),
         )
 
-    def _download_seconds(self, fetched: Look | None) -> float | None:
+    def _download_seconds(self, fetched: Look | None, offer: Offer | None) -> float | None:
         """By what the hub offers, of which some may be here; None: not known."""
         if fetched is None:
             return 0.0
-        size_bytes = fetched.offered.size_bytes
-        if size_bytes is None:
+        if offer is None:
             return None
-        return expected_fetch(self.ground.pasts.values(), size_bytes).seconds
+        return expected_fetch(self.ground.pasts.values(), offer.size_bytes).seconds
 
     def _serving(self, name: ModelName) -> Nonce | None:
         views = self.ground.seen.views.get(name, ())
@@ -295,16 +297,3 @@ def _unhurried(ground: Ground, windows: Windows) -> Ground:
         return windows.look(desired.windows, now) if desired is not None else None
 
     return replace(ground, deliberation=replace(ground.deliberation, maintenance=maintenance))
-
-
-def _sizes(fetched: Iterable[Look]) -> Mapping[ModelName, int]:
-    """What is fetched for each; files that several share count for the first."""
-    sizes: dict[ModelName, int] = {}
-    counted: set[object] = set()
-    for look in fetched:
-        spec, size_bytes = look.desired.spec, look.offered.size_bytes
-        files = (spec.source, spec.file, spec.digest, spec.format)
-        if size_bytes is not None:
-            sizes[look.desired.name] = 0 if files in counted else size_bytes
-            counted.add(files)
-    return sizes

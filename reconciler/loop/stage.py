@@ -13,10 +13,7 @@ from reconciler.backend.engines import Assessment
 from reconciler.backend.inventory import Inventory
 from reconciler.backend.launch import Launch, Probe
 from reconciler.backend.offer import Offer
-from reconciler.cache.address import LocalAddress, parse_source
-from reconciler.cache.choose import Wish, wish_of
-from reconciler.cache.digests import pinned_digest
-from reconciler.errors import XgenError
+from reconciler.loop.downloads import Place, place_of
 from reconciler.loop.gpu_memory import Families, GpuFigures, gpu_rooms
 from reconciler.loop.memory import Memory
 from reconciler.loop.observation import Seen
@@ -129,7 +126,6 @@ class StagedRooms:
 
 _SURVEY_SECONDS = 0.1
 """Ago; rounds of a rehearsal are longer."""
-_Files = tuple[str, Wish]
 
 
 @dataclass(slots=True)
@@ -138,11 +134,11 @@ class StagedFiles:
 
     here: Lookup
     offers: dict[FilesDigest, Offer | None] = field(default_factory=dict)
-    _known: dict[tuple[_Files, str | None], FilesCached | None] = field(default_factory=dict)
-    _brought: dict[_Files, dict[str | None, FilesCached]] = field(default_factory=dict)
+    _known: dict[tuple[Place, str | None], FilesCached | None] = field(default_factory=dict)
+    _brought: dict[Place, dict[str | None, FilesCached]] = field(default_factory=dict)
 
     def lookup(self, spec: ModelSpec) -> FilesCached | None:
-        key = _files(spec)
+        key = place_of(spec)
         if key is None:
             return None
         files, pinned = key
@@ -158,7 +154,7 @@ class StagedFiles:
 
     def bring(self, spec: ModelSpec, offer: Offer | None) -> None:
         """As a fetch would: what the hub offers, as far as it says."""
-        key = _files(spec)
+        key = place_of(spec)
         if key is None:
             return
         files, pinned = key
@@ -200,18 +196,6 @@ class StagedEngines:
         if files is not None and not files.path:
             return self.real.assess(model, None, devices, self.files.offers.get(files.digest))
         return self.real.assess(model, files, devices, offer)
-
-
-def _files(spec: ModelSpec) -> tuple[_Files, str | None] | None:
-    """What tells one set of files from another, and the digest that is pinned."""
-    try:
-        address = parse_source(spec.source, spec.file, spec.format)
-        local = isinstance(address, LocalAddress)
-        place = address.path if isinstance(address, LocalAddress) else address.prefix
-        wish = wish_of(spec, place, address.file)
-        return (f"file:{place}" if local else place, wish), pinned_digest(spec)
-    except XgenError:
-        return None
 
 
 def _nothing(name: ModelName, gpu_share: float | None) -> Launch:

@@ -42,7 +42,8 @@ class Change:
     `engine`: what is to be said of it; None: nothing.
     `fetch`: the files come from the hub first; None: nothing is said of them. `fallback`: what is
     taken where no backend can run `source`. `needs`: of memory; none: not known.
-    `download_bytes`: of what is fetched; None: not known. `cached_bytes`: of its files, what is
+    `download_bytes`: of what is fetched; None: not known. `download_with`: whose download brings
+    its files too; None: its own does. `cached_bytes`: of its files, what is
     here already; None: not known. `downtime_seconds`: for how long nothing of it is expected to
     serve; 0.0: always something does; None: not known. `ready_seconds`: until what is started
     serves, its download counted; None: nothing is, or that is not known. `held`: why a rail holds
@@ -60,6 +61,7 @@ class Change:
     engine: str | None = None
     needs: Needs = field(default_factory=dict)
     download_bytes: int | None = None
+    download_with: ModelName | None = None
     cached_bytes: int | None = None
     downtime_seconds: float | None = None
     ready_seconds: float | None = None

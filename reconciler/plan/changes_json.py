@@ -80,6 +80,7 @@ def _change_as_json(change: Change) -> Json:
         "fetch": change.fetch,
         **figures_of(change.needs),
         "download_bytes": change.download_bytes,
+        "download_with": change.download_with,
         "cached_bytes": change.cached_bytes,
         "downtime_seconds": change.downtime_seconds,
         "ready_seconds": change.ready_seconds,
@@ -103,6 +104,7 @@ def _change(told: Json) -> Change:
         cached_bytes=told["cached_bytes"],
         downtime_seconds=told["downtime_seconds"],
         ready_seconds=told.get("ready_seconds"),
+        download_with=told.get("download_with"),
         held=told["held"],
         fields=tuple(
             FieldChange(path=each["path"], old=each["old"], new=each["new"])

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from reconciler.backend.model_info import ModelInfo
 from reconciler.backend.offer import Offer
 from reconciler.cli.offline_plan.plans import OfflineQuestion, offline_plans
+from reconciler.cli.plan_words import totals
 from reconciler.errors import Rejected
 from reconciler.manifest.fleet_model import FleetNode
 from reconciler.manifest.inspection import inspect
@@ -205,6 +206,26 @@ def test_the_memory_of_what_stays_is_not_given_twice() -> None:
     assert made[0].host.gpu == HOST
     assert made[0].host.total_bytes == 64 * GIB
     assert one(made, "a").verb is Verb.UNCHANGED
+
+
+def test_what_several_models_share_is_downloaded_once() -> None:
+    fleet = gpus(2, cache_budget="30GiB")
+    sizes = {"gguf/org_x": 20, "gguf/org_y": 5}
+    shared = [model(name, source="gguf/org_x", gpus=0) for name in "abc"]
+    after = read(*shared, model("d", source="gguf/org_y", gpus=0))
+
+    made = plans(after, None, fleet, sizes=sizes)
+
+    assert {name: one(made, name).download_with for name in "abcd"} == {
+        "a": None,
+        "b": "a",
+        "c": "a",
+        "d": None,
+    }
+    assert totals(made).download_bytes == 25 * GIB
+    assert not any("its cache may have" in note for note in made[0].notes)
+    unknown = plans(after, None, fleet)
+    assert totals(unknown).downloads_of_unknown_size == 2
 
 
 def test_a_source_that_the_hub_has_not_is_refused() -> None:

@@ -80,6 +80,7 @@ def test_json_is_versioned_and_names_every_model(folder: Path) -> None:
         "memory": None,
         "memory_on_gpus": {},
         "download_bytes": None,
+        "download_with": None,
         "cached_bytes": None,
         "downtime_seconds": 0.0,
         "ready_seconds": None,

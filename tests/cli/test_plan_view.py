@@ -12,8 +12,9 @@ from rich.console import Console
 from reconciler.cli.plan_schema import plan_schema
 from reconciler.cli.plan_view import as_json, as_text
 from reconciler.cli.plan_words import summary
-from reconciler.plan.changes import NodeChanges, Verb
-from reconciler.plan.changes_json import node_from_json
+from reconciler.plan.changes import NodeChanges, Planned, Verb
+from reconciler.plan.changes_json import node_as_json, node_from_json
+from reconciler.plan.ids import ModelName
 from reconciler.plan.phase import State
 from tests.cli.plan_answers import strict
 from tests.cli.plans import FULL, PLAN, change, node
@@ -60,6 +61,34 @@ def test_when_a_start_is_ready_is_said_where_that_is_known() -> None:
     assert "ready" not in shown(node(start))
     known = replace(start, ready_seconds=52.0)
     assert "      ready after about 52 s" in shown(node(known)).splitlines()
+
+
+def test_files_that_several_models_share_are_one_download() -> None:
+    fetch: dict[str, Any] = {"fetch": True, "source": "gguf/org_m", "cached_bytes": 0}
+    shared = node(
+        change("a", Verb.START, download_bytes=7 << 30, **fetch),
+        change("b", Verb.START, download_bytes=0, download_with=ModelName("a"), **fetch),
+        order=tuple(
+            Planned(kind=kind, model=ModelName(name), reason="why")
+            for kind in ("FetchFiles", "StartBackend")
+            for name in ("a", "b")
+        ),
+    )
+
+    lines = shown(shared).splitlines()
+
+    assert "      source: gguf/org_m, with the download of a" in lines
+    assert "  in this order: fetch a → start a → start b" in lines
+    assert summary([shared]).endswith("; 7.0 GiB to download")
+    assert node_from_json(json.loads(json.dumps(node_as_json(shared)))) == shared
+
+
+def test_of_what_is_not_cached_nobody_says_that_it_may_be() -> None:
+    start = change("m", Verb.START, fetch=True, source="gguf/org_m", cached_bytes=0)
+
+    assert "gguf/org_m, fetched from the hub, which does not say how large it is" in (
+        shown(node(start))
+    )
 
 
 def test_how_a_block_is_lifted_stands_below_it() -> None:

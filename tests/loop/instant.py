@@ -15,6 +15,7 @@ from reconciler.apply.gpu_watch import Surveyed
 from reconciler.apply.hub_questions import HubQuestions
 from reconciler.apply.outcomes import BackendStopped, EffectFailed, FilesFetched, Outcome
 from reconciler.backend.engines import Engines
+from reconciler.errors import Rejected, XgenError
 from reconciler.plan.actions import Action, FetchFiles, StartBackend, StopBackend
 from reconciler.plan.desired import ModelSpec
 from reconciler.plan.gpu_survey import Answer, Step
@@ -87,7 +88,17 @@ class Instant(Effects):
         match action:
             case FetchFiles():
                 assert prepared is not None
-                self._cache.fetch(prepared.desired.spec)
+                try:
+                    self._cache.fetch(prepared.desired.spec)
+                except XgenError as exc:
+                    return EffectFailed(
+                        model=action.model,
+                        spec_hash=action.spec_hash,
+                        files_digest=None,
+                        during="fetch",
+                        reason=str(exc),
+                        permanent=isinstance(exc, Rejected),
+                    )
                 return FilesFetched(model=action.model, spec_hash=action.spec_hash, seconds=0.0)
             case StartBackend() if action.model in self.fails:
                 return EffectFailed(

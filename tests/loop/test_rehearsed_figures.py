@@ -6,7 +6,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reconciler.plan.changes import Change, NodeChanges
+from reconciler.plan.changes import Change, NodeChanges, Verb
+from reconciler.plan.phase import State
 from tests.backend.build import llama_server
 from tests.gguf_file import Tensor, header
 from tests.loop.whole import Node, node_of
@@ -27,7 +28,8 @@ CONTENT = header(KEYS, tensors=[Tensor((32,))]) + bytes(256)
 @pytest.fixture
 async def node(tmp_path: Path) -> AsyncIterator[Node]:
     devices = tuple(nvidia(bus, memory_total_bytes=24 * GIB) for bus in (1, 2))
-    async with node_of(tmp_path, devices, (llama_server(kind="cuda"),)) as made:
+    builds = (llama_server(kind="cuda"), llama_server(kind="cpu"))
+    async with node_of(tmp_path, devices, builds) as made:
         made.push("gguf/org_one", CONTENT)
         yield made
 
@@ -58,6 +60,15 @@ def one(made: NodeChanges, name: str) -> Change:
     return change
 
 
+async def until_failed(node: Node) -> None:
+    """A download, once."""
+    for _ in range(10):
+        await node.reconciler.tick()
+        if [each.state for each in node.board.current().models] in ([State.ERROR], [State.BLOCKED]):
+            return
+    pytest.fail(f"nothing fails: {node.board.current().models}")
+
+
 async def test_the_digest_that_the_last_good_spec_is_kept_with_is_no_change(node: Node) -> None:
     node.take_up(text(model("m", extra_args={"ctx_size": 2048})))
     await node.until_at_rest()
@@ -69,3 +80,72 @@ async def test_the_digest_that_the_last_good_spec_is_kept_with_is_no_change(node
     assert [(each.path, each.old, each.new) for each in one(made, "m").fields] == [
         ("extra_args.ctx_size", 2048, 4096)
     ]
+
+
+@pytest.mark.parametrize(
+    "lacking",
+    [
+        model("typo", "gguf/org_onne"),
+        model("typo", "gguf/org_onne", skip_memory_check=True),
+        model("typo", file="other.gguf"),
+        model("typo", digest="sha256:" + "0" * 64),
+    ],
+)
+@pytest.mark.parametrize("catalog", [True, False])
+async def test_what_the_hub_has_not_is_refused_in_the_words_that_the_loop_comes_to(
+    node: Node, lacking: dict[str, object], catalog: bool
+) -> None:
+    if not catalog:
+        (node.hub / "gguf" / "org_one" / ".xgen").rename(node.folder / "gone")
+    told = one(await rehearsed(node, lacking), "typo")
+
+    node.take_up(text(lacking))
+    await until_failed(node)
+
+    (now,) = node.board.current().models
+    assert (told.verb, told.fetch, told.download_bytes) == (Verb.REFUSED, None, None)
+    assert (told.reason, "cannot" in told.reason) == (now.reason, True)
+    again = await node.rehearsals.rehearse(None)
+    assert again.changes is not None
+    assert (one(again.changes, "typo").verb, one(again.changes, "typo").reason) == (
+        Verb.REFUSED,
+        now.reason,
+    )
+
+
+async def test_what_was_pushed_meanwhile_is_not_refused(node: Node) -> None:
+    node.take_up(text(model("late", "gguf/org_late")))
+    await until_failed(node)
+    node.push("gguf/org_late", CONTENT)
+
+    late = one(await rehearsed(node, model("late", "gguf/org_late")), "late")
+
+    assert (late.verb, late.fetch, late.download_bytes) == (Verb.START, True, len(CONTENT))
+
+
+async def test_what_a_silent_hub_has_not_brought_is_not_cached(node: Node) -> None:
+    away = node.hub.rename(node.folder / "away")
+    node.take_up(text(model("m")))
+    await until_failed(node)
+    waiting = one(await rehearsed(node, model("m")), "m")
+    away.rename(node.hub)
+
+    assert (waiting.verb, waiting.fetch, waiting.cached_bytes) == (Verb.START, True, 0)
+
+
+async def test_what_several_models_share_is_downloaded_once(node: Node) -> None:
+    node.push("gguf/org_two", CONTENT)
+    models = [model(name, gpus=0) for name in ("a", "b", "c")]
+    other, named = model("d", "gguf/org_two", gpus=0), model("e", file="model.gguf", gpus=0)
+
+    made = await rehearsed(node, *models, other, named)
+
+    told = {each.model: (each.download_bytes, each.download_with) for each in made.changes}
+    assert told == {
+        "a": (len(CONTENT), None),
+        "b": (0, "a"),
+        "c": (0, "a"),
+        "d": (len(CONTENT), None),
+        "e": (0, "a"),
+    }
+    assert all(each.fetch for each in made.changes)

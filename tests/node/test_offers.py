@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from reconciler.backend.model_info import ModelInfo
-from reconciler.backend.offer import Offer
-from reconciler.errors import XgenError
+from reconciler.backend.offer import HubSays, Offer
+from reconciler.errors import Transient
 from reconciler.node.hub import make_store, make_writer
 from reconciler.node.offers import offer_of
 from reconciler.plan.desired import Format, ModelSpec
@@ -39,13 +39,17 @@ def hub(tmp_path: Path) -> str:
     return str(tmp_path / "hub")
 
 
-def offer(hub: str, source: str = PREFIX, **said: Any) -> Offer | None:
+def says(hub: str, source: str = PREFIX, **said: Any) -> HubSays:
     settings = HubSettings(location=hub)
     store, spec = make_store(settings), ModelSpec(source=source, **said)
     assert store is not None
-    says = offer_of(make_writer(settings, hub), store, spec)
-    assert says.spec == spec
-    return says.offer
+    told = offer_of(make_writer(settings, hub), store, spec)
+    assert told.spec == spec
+    return told
+
+
+def offer(hub: str, source: str = PREFIX, **said: Any) -> Offer | None:
+    return says(hub, source, **said).offer
 
 
 def pushed(hub: str) -> None:
@@ -110,5 +114,27 @@ def test_the_files_that_would_be_fetched_tell_the_format(
 def test_a_format_that_is_said_and_not_there_names_both(hub: str) -> None:
     put(Path(hub), "models/org_name/a.gguf")
 
-    with pytest.raises(XgenError, match=r"says format: safetensors, and there is a\.gguf"):
-        offer(hub, "models/org_name", format=Format.SAFETENSORS)
+    told = says(hub, "models/org_name", format=Format.SAFETENSORS)
+
+    assert told.missing is not None
+    assert "says format: safetensors, and there is a.gguf" in told.missing
+    assert not told.is_final
+
+
+@pytest.mark.parametrize("catalog", [False, True])
+def test_what_the_hub_has_not_is_told_in_the_words_of_a_fetch(hub: str, catalog: bool) -> None:
+    if catalog:
+        pushed(hub)
+
+    assert says(hub, "gguf/org_modell").missing == (
+        "cannot fetch gguf/org_modell: the hub has none; nearest: gguf/org_model"
+    )
+    assert says(hub, "hf://org/other") == HubSays(spec=ModelSpec(source="hf://org/other"))
+    other = says(hub, digest="sha256:" + "0" * 64).missing
+    assert other is not None
+    assert other.startswith("cannot fetch ")
+
+
+def test_a_hub_that_is_away_says_nothing_of_a_model(hub: str) -> None:
+    with pytest.raises(Transient, match="cannot list"):
+        says(f"{hub}/away")

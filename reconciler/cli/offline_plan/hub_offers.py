@@ -5,9 +5,8 @@ from contextlib import contextmanager
 
 from reconciler.backend.offer import Offer
 from reconciler.cli.offline_plan.judge import Offers
-from reconciler.errors import Rejected, Transient
+from reconciler.errors import Rejected
 from reconciler.plan.desired import ModelSpec
-from reconciler.plan.repository import SCHEME
 
 
 @contextmanager
@@ -28,12 +27,8 @@ def hub_offers(location: str | None) -> Iterator[Offers | None]:
         def offers(spec: ModelSpec) -> Offer | None:
             key = (spec.source, spec.file, spec.digest, spec.format, *spec.check_files)
             if key not in known:
-                try:
-                    known[key] = offer_of(hub, store, spec).offer
-                except (Rejected, Transient) as exc:
-                    # What is not in the hub yet is imported by the node that needs it first.
-                    imported = spec.source.startswith(SCHEME)
-                    known[key] = None if imported else Rejected(str(exc))
+                says = offer_of(hub, store, spec)
+                known[key] = Rejected(says.missing) if says.missing is not None else says.offer
             found = known[key]
             if isinstance(found, Rejected):
                 raise Rejected(str(found))

@@ -29,13 +29,17 @@ give."""
 class Verdict:
     """Of one model. `refusal`: why it cannot be started. `missing`: why its files cannot be
     fetched. `engine`: the build that it asks for by
-    name. `size_bytes`: of its files; None: not known."""
+    name. `offer`: what the hub has of it; None: not known."""
 
     refusal: str | None = None
     missing: str | None = None
     needs: Needs = field(default_factory=dict)
     engine: str | None = None
-    size_bytes: int | None = None
+    offer: Offer | None = None
+
+    @property
+    def size_bytes(self) -> int | None:
+        return self.offer.size_bytes if self.offer is not None else None
 
 
 NO_VERDICT = Verdict()
@@ -44,7 +48,7 @@ NO_VERDICT = Verdict()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Look:
     assessment: Assessment = field(default_factory=Assessment)
-    size_bytes: int | None = None
+    offer: Offer | None = None
     missing: str | None = None
 
 
@@ -174,7 +178,7 @@ class Judge:
         )
         return _Look(
             assessment=engines.assess(model, None, devices, offer),
-            size_bytes=offer.size_bytes if offer is not None else None,
+            offer=offer,
             missing=missing,
         )
 
@@ -197,7 +201,7 @@ def _verdict(model: DesiredModel, look: _Look) -> Verdict:
         missing=look.missing,
         needs=found.needs,
         engine=f"{called(build)} is {build.detail}" if build is not None and named else None,
-        size_bytes=look.size_bytes,
+        offer=look.offer,
     )
 
 

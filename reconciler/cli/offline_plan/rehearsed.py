@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from reconciler.cli.offline_plan.judge import NO_VERDICT, Judge, Judgement, Verdict
 from reconciler.cli.offline_plan.node import OfflineNode
 from reconciler.loop.comparison import Figures, Present, Reckoned, compared
+from reconciler.loop.downloads import files_key
 from reconciler.loop.unheld import awaited, held_reasons, unheld
 from reconciler.plan.actions import Action
 from reconciler.plan.changes import NodeChanges
@@ -119,8 +120,10 @@ class _Mind:
         verdict, there = self.verdicts[name], ahead.first.observed.models.get(name)
         serving = there.processes[0].nonce if there is not None and there.processes else None
         gap = downtime(ahead.of(name), serving=serving, load=_UNTIMED, stop=_UNTIMED)
+        spec = self._specs[name]
         return Figures(
-            download_bytes=None if self._has(self._specs[name]) else verdict.size_bytes,
+            download_bytes=None if self._has(spec) else verdict.size_bytes,
+            files=files_key(spec, verdict.offer),
             downtime_seconds=gap.seconds,
             engine=verdict.engine,
         )
@@ -236,7 +239,7 @@ def _notes(
     if wanted.windows:
         yield "what serves is stopped in a maintenance window only"
     sizes = {
-        model.spec.source: verdict.size_bytes
+        files_key(model.spec, verdict.offer): verdict.size_bytes
         for model in wanted.models
         if (verdict := verdicts.get(model.name)) is not None and verdict.missing is None
     }
