@@ -121,7 +121,9 @@ async def _run(
 ) -> list[str]:
     """Run the parts together until the end begins, and end them in order (R10)."""
     async with asyncio.TaskGroup() as tasks:
-        serving = tasks.create_task(serve(parts.app, listener, stop=parts.closed), name="http")
+        serving = tasks.create_task(
+            serve(parts.app, listener, stop=parts.closed, let_go=parts.upstream.close), name="http"
+        )
         following = tasks.create_task(_follow(parts.source, parts.intent), name="source")
         telling = tasks.create_task(tell_of_manifest(parts.source, parts.journal), name="news")
         ticking = tasks.create_task(parts.reconciler.run(), name="loop")

@@ -79,6 +79,7 @@ from reconciler.observe.processes import boot_id
 from reconciler.plan.gpu_mode import GpuMode
 from reconciler.plan.ids import ModelName, NodeName
 from reconciler.proxy.app import create_app
+from reconciler.proxy.forward import Upstream
 from reconciler.proxy.inflight import Traffic
 from reconciler.proxy.management import Management
 from reconciler.settings import Settings
@@ -88,9 +89,11 @@ from reconciler.source.manifest_source import ManifestSource
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """What has to be run, and what has to be ended. `closed`: ends the HTTP side."""
+    """What has to be run, and what has to be ended. `closed`: ends the HTTP side, whose way to the
+    backends is `upstream`."""
 
     app: ASGIApp
+    upstream: Upstream
     closed: asyncio.Event
     journal: Journal
     source: ManifestSource
@@ -306,6 +309,7 @@ async def assembled(
             clock=clock,
             status=board.current,
         )
+        upstream = Upstream()
         yield Parts(
             app=create_app(
                 board,
@@ -327,7 +331,9 @@ async def assembled(
                 hub=hub_models,
                 bounds=bounds_of(settings),
                 pulse=publisher.pulse,
+                upstream=upstream,
             ),
+            upstream=upstream,
             closed=closed,
             journal=journal,
             source=source,

@@ -52,9 +52,9 @@ def create_app(
     pages: EnginePages,
     bounds: Bounds,
     pulse: Beats,
+    upstream: Upstream,
 ) -> ASGIApp:
-    """The application; its lifespan opens and closes the client to the backends."""
-    upstream = Upstream()
+    """The application; its lifespan opens and closes `upstream`, the client to the backends."""
     routes = Routes(board)
     peeking = Peeking()
     turns = Turns(queue_length=bounds.queue_length, wait_seconds=bounds.queue_seconds)

@@ -381,7 +381,8 @@ def backend_error(model: str, status: int) -> Problem:
 
 
 def backend_lost_midway(model: str) -> Problem:
-    message = f"cannot finish the answer of model {model!r}: its backend went away"
+    lost = "its backend went away, or this agent ends"
+    message = f"cannot finish the answer of model {model!r}: {lost}"
     return Problem(status=502, code="backend_lost", message=message, model=model)
 
 

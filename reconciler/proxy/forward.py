@@ -52,8 +52,9 @@ class Upstream:
         self._fresh = Connector(limit=0, force_close=True)
 
     async def close(self) -> None:
+        """Whose answer is not complete loses it, as if its backend had gone. May be repeated."""
+        await self._fresh.close()  # first: what the other loses is not tried again
         await self._pooled.close()
-        await self._fresh.close()
 
     async def send(self, call: Call, attempt: Attempt) -> aiohttp.ClientResponse:
         """The head of the answer. Raises BackendUnreachable or BackendLost.

@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import math
 import socket
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -16,6 +16,8 @@ from reconciler.proxy.connection import Connection, Limits
 
 _LAST_RESORT_SECONDS = 5
 """From closing the connections to cancelling handlers that did not notice."""
+_LAST_WORD_SECONDS = 1.0
+"""For answers that are cut: to say so."""
 _KEEPALIVE_SECONDS = 75
 """Longer than the 60 s after which usual load balancers close an idle connection themselves."""
 _VANISHED = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3))
@@ -31,12 +33,14 @@ async def serve(
     arrival_seconds: float = 30.0,
     keepalive_seconds: float = _KEEPALIVE_SECONDS,
     linger_seconds: float = 5.0,
+    let_go: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
     """Answer on `sock` until `stop` is set (or the caller is cancelled), then close it.
 
-    Answers under way have `grace_seconds` to end, none when cancelled; then their connections are
-    closed, which their handlers see as clients that left. Returns when nothing of it runs any more.
-    The other times are those of `connection.Limits`.
+    Answers under way have `grace_seconds` to end, none when cancelled; then `let_go` is called, by
+    which they lose what they wait for and say so, and a moment later their connections are closed,
+    which their handlers see as clients that left. Returns when nothing of it runs any more. The
+    other times are those of `connection.Limits`.
     """
     for option, seconds in _VANISHED:
         sock.setsockopt(socket.IPPROTO_TCP, option, seconds)
@@ -53,6 +57,9 @@ async def serve(
         await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
         server.should_exit = True
         await asyncio.wait((serving,), timeout=grace_seconds)
+        if let_go is not None and not serving.done():
+            await let_go()
+            await asyncio.wait((serving,), timeout=_LAST_WORD_SECONDS)
     finally:
         stopping.cancel()
         server.should_exit = True

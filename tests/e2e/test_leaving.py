@@ -139,6 +139,7 @@ def test_requests_have_no_longer_than_their_model_allows(leaving: Agent) -> None
     with stream_in_flight(leaving) as lines:
         signal_once(leaving, "agent ending")
     assert not any("[DONE]" in line for line in lines)
+    assert any('"backend_lost"' in line for line in lines), lines[-3:]
     assert ended(leaving) == 0
     assert len(leaving.processes()) == 1
     end_what_is_left(leaving)

@@ -17,6 +17,7 @@ from reconciler.observe.engine_pages import EnginePages
 from reconciler.proxy.app import create_app
 from reconciler.proxy.as_of import Beats
 from reconciler.proxy.bounds import Bounds
+from reconciler.proxy.forward import Upstream
 from reconciler.proxy.inflight import Traffic
 from reconciler.proxy.server import serve
 from reconciler.status import ModelStatus
@@ -117,6 +118,7 @@ async def running_agent(
     sock = socket.create_server(("127.0.0.1", 0))
     port: int = sock.getsockname()[1]
     metrics, pages = Metrics(node=board.now.node), EnginePages()
+    upstream = Upstream()
     app = create_app(
         board,
         traffic=traffic,
@@ -127,9 +129,10 @@ async def running_agent(
         pages=pages,
         bounds=Bounds(body_bytes=body_bytes, **settings or {}),
         pulse=pulse or STEADY,
+        upstream=upstream,
     )
     async with pages, aiohttp.ClientSession() as session, asyncio.timeout(_DEADLINE_SECONDS):
-        server = asyncio.create_task(serve(app, sock, stop=stop, **serving))
+        server = asyncio.create_task(serve(app, sock, stop=stop, let_go=upstream.close, **serving))
         agent = Agent(board, traffic, port, stop, server, session, operators, metrics)
         try:
             yield agent

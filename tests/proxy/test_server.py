@@ -34,7 +34,7 @@ async def test_closes_what_outlasts_the_grace(stand_in: StartStandIn) -> None:
         reader, _ = await agent.send_raw({"model": "llm"})
         await backend.until_running(1)
         agent.stop.set()
-        assert await reader.read() == b""
+        assert (await reader.read()).startswith(b"HTTP/1.1 502 ")
         assert (await backend.until_running(0))["cancelled"] == 1
 
 
@@ -143,3 +143,20 @@ async def test_a_client_that_does_not_read_cannot_keep_the_server(stand_in: Star
         agent.stop.set()
         await agent.server
         assert (await backend.until_running(0))["cancelled"] == 1
+
+
+async def test_an_answer_that_an_end_cuts_says_so_before_its_connection_closes(
+    stand_in: StartStandIn,
+) -> None:
+    """As with --on-exit leave, where the backend goes on."""
+    backend = stand_in("--chunks", "100000", "--chunk-interval", "0.05")
+    async with running_agent(backend.as_model(), grace_seconds=0.1) as agent:
+        reader, _ = await agent.send_raw({"model": "llm", "stream": True})
+        await reader.readuntil(b"data: ")
+        plain, _ = await agent.send_raw({"model": "llm"})
+        await backend.until_running(2)
+        agent.stop.set()
+        last = (await reader.read()).rpartition(b"data: ")[2]
+        assert b'"code":"backend_lost"' in last.replace(b" ", b"")
+        assert (await plain.read()).startswith(b"HTTP/1.1 502 ")
+        await agent.server
