@@ -18,6 +18,8 @@ from tests.apply.world import World
 _PROGRAM = """
 import os, signal, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
+while not os.path.exists(sys.argv[2]):
+    time.sleep(0.01)
 if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
@@ -41,8 +43,10 @@ def ours() -> Path:
 @pytest.fixture
 async def hidden(world: World, tmp_path: Path) -> int:
     """The pid of one that hides from a backend of `world`, as it was before anybody looked."""
-    told = tmp_path / "told"
-    view = await world.spawn(argv=(sys.executable, "-c", _PROGRAM, str(told)))
+    told, spawned = tmp_path / "told", tmp_path / "spawned"
+    argv = (sys.executable, "-c", _PROGRAM, str(told), str(spawned))
+    view = await world.spawn(argv=argv)
+    spawned.touch()  # it is in its group by now; who is born before stays outside
     await world.until(lambda: told.exists() and told.read_text().endswith("\n"), "it hides")
     process = read_process(int(told.read_text()))
     assert process is not None

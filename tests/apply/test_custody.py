@@ -139,8 +139,8 @@ async def test_where_the_folder_is_not_ours_nothing_is_written_or_started(world:
     record = DeadAgent(world=world, pid=view.pid).record
 
     world.not_held = "data folder /d was replaced"
-    record.unlink()
     await world.until(lambda: world.backends.custody.problems == (world.not_held,), "it is told")
+    record.unlink()  # no look from before is under way any more
     with pytest.raises(Transient, match="cannot start x: data folder /d was replaced"):
         await world.spawn(argv=SLEEP)
     assert world.records() == []

@@ -56,7 +56,7 @@ def test_status_says_the_same_at_80_and_120_columns_and_piped(untouched: Agent) 
     narrow = on_a_terminal(*where, columns=80, env={"NO_COLOR": "1"})[1].splitlines()
 
     assert piped[0].startswith("node-a  agent 0.1.0, manifest ")
-    assert piped[0].endswith(", ready")
+    assert piped[0].endswith(", takes requests")
     title, none = (f"{text:<{max(len(str(pid)), 3)}}" for text in ("PID", "-"))
     assert piped[2:] == [
         f"MODEL               STATE     TYPE  BACKEND           {title}  BUSY  REASON",

@@ -105,11 +105,13 @@ def test_events_tell_the_story_of_a_crash_in_order(agent: Agent) -> None:
     # It may be seen to have died a moment before all of it has ended.
     assert [each for each in told if each != ("ModelStateChanged", "unloading")] == [
         ("BackendExited", ""),
+        ("DriftFound", ""),
         ("ModelStateChanged", "error"),
         ("ActionBegun", ""),
         ("ModelStateChanged", "loading"),
         ("BackendStarted", ""),
         ("BackendLoaded", ""),
+        ("DriftEnded", ""),
         ("ModelStateChanged", "loaded"),
     ]
     assert events(agent, f"?since={before}&model=b") == []
