@@ -46,6 +46,7 @@ class EventKind(StrEnum):
     FILES_FETCHED = "FilesFetched"
     FILES_EVICTED = "FilesEvicted"
     FILE_ROTTEN = "FileRotten"
+    FILE_DOUBTED = "FileDoubted"
     PUSH_NOTICED = "PushNoticed"
     PUSHES_UNSEEN = "PushesUnseen"
     IMPORT_STARTED = "ImportStarted"

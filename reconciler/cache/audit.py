@@ -15,16 +15,16 @@ from reconciler.cache.eviction import Inode
 from reconciler.cache.inventory import StoredRevision
 from reconciler.cache.layout import Layout
 from reconciler.cache.record import RecordedObject, load_record
-from reconciler.cache.stamps import Proof, Stamp, load_stamps, save_stamps, stamp_of
+from reconciler.cache.stamps import NEVER, Proof, Stamp, load_stamps, save_stamps, stamp_of
 from reconciler.file_lock import held_now
 
 _TRIES = 2
-_NEVER = -1
+_DOUBT = "it looks changed since it was fetched, and of what was pushed only its size is known"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audited:
-    """One file. `fault` None: it is right, as far as `proof` tells."""
+    """One file. `fault` None: it is right, as far as `proof` tells; NONE: nobody can tell."""
 
     prefix: str
     digest: str
@@ -58,11 +58,16 @@ def audit(
     found: list[Audited] = []
     for item in revisions:
         checks: dict[str, _Seen] = {}
+        stamps = load_stamps(layout.stamps(item.prefix, item.digest))
         for each in published(item):
             seen = _checked(layout, item, each, known, on_bytes)
             if seen is None:
                 continue
-            checks[each.path], checked = seen, seen.checked
+            checked = seen.checked
+            if _is_doubtful(checked, stamps.get(each.path)):
+                seen = replace(seen, checked=replace(checked, stamp=None))
+                checked = Checked(proof=Proof.NONE, fault=_DOUBT)
+            checks[each.path] = seen
             found.append(
                 Audited(
                     prefix=item.prefix,
@@ -75,6 +80,13 @@ def audit(
             )
         _mark(layout, item, checks)
     return tuple(found)
+
+
+def _is_doubtful(checked: Checked, stamp: Stamp | None) -> bool:
+    """Whether it looked changed before now, and its size is all that could be compared."""
+    if checked.proof is not Proof.SIZE or checked.stamp is None or stamp is None:
+        return False
+    return stamp.proof is Proof.NONE or not stamp.is_alike(checked.stamp)
 
 
 def _checked(
@@ -140,4 +152,4 @@ def _stamp(file: Path, name: str, seen: _Seen) -> dict[str, Stamp]:
     checked = seen.checked
     if checked.stamp is not None and checked.stamp.is_of(status):
         return {name: checked.stamp}
-    return {name: replace(stamp_of(status, checked.proof), mtime_ns=_NEVER)}
+    return {name: replace(stamp_of(status, checked.proof), mtime_ns=NEVER)}

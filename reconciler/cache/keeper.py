@@ -12,11 +12,12 @@ import structlog
 
 from reconciler.cache.amounts import human
 from reconciler.cache.budget import Budget
+from reconciler.cache.doubt import accept, doubted
 from reconciler.cache.evict import remove_all_aside
 from reconciler.cache.foresight import Arrival
 from reconciler.cache.layout import Layout
 from reconciler.cache.mend import Tell, check, mend
-from reconciler.cache.news import FileRotten, News
+from reconciler.cache.news import FilesEvicted, Harmed, News
 from reconciler.cache.pin_board import ALIVE_SECONDS, Owner, PinBoard
 from reconciler.cache.pins import Holding, Pins
 from reconciler.cache.room import Room
@@ -100,9 +101,16 @@ class Keeper:
         return self._said
 
     def mend(
-        self, holdings: tuple[Holding, ...], on_progress: Tell, cancelled: Callable[[], bool]
+        self,
+        holdings: tuple[Holding, ...],
+        on_progress: Tell,
+        cancelled: Callable[[], bool],
+        *,
+        unsure_because: str | None = None,
     ) -> Mapping[str, Stamp]:
         """Check files of one prefix that look changed, as `mend` in its module does.
+
+        `unsure_because`: why no hub can give what nobody can tell of; None: one may.
 
         Gives the stamps, by absolute path, that a folder which cannot be written does not take.
         """
@@ -110,9 +118,16 @@ class Keeper:
             with held(self._layout.lock(holdings[0].prefix), cancelled=cancelled):
                 for holding in holdings:
                     for told in mend(
-                        self._layout, holding, on_progress=on_progress, cancelled=cancelled
+                        self._layout,
+                        holding,
+                        on_progress=on_progress,
+                        cancelled=cancelled,
+                        comes_again=unsure_because is None,
                     ):
-                        self._note(replace(told, models=self._users(told)))
+                        self.tell(told)
+                    if unsure_because is not None:
+                        unsure = doubted(self._layout, holding)
+                        accept(self._layout, holding, unsure, cause=unsure_because, tell=self.tell)
             return {}
         except OSError as exc:
             if exc.errno not in _NOT_WRITABLE:
@@ -152,15 +167,21 @@ class Keeper:
             self._news.clear()
         return news
 
+    def tell(self, news: News) -> None:
+        """As `take_news` gives it, with the models that it is about."""
+        if not isinstance(news, FilesEvicted):
+            news = replace(news, models=self._users(news))
+        self._note(news)
+
     def _note(self, news: News) -> None:
         with self._lock:
             self._news.append(news)
 
-    def _users(self, rotten: FileRotten) -> tuple[str, ...]:
+    def _users(self, harmed: Harmed) -> tuple[str, ...]:
         """The models of this agent that need it."""
         if self._said is None:
             return ()
-        return tuple(sorted(self._said.models(rotten.prefix, rotten.digest, rotten.path)))
+        return tuple(sorted(self._said.models(harmed.prefix, harmed.digest, harmed.path)))
 
 
 def _inode(path: Path) -> int | None:

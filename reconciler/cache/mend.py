@@ -1,7 +1,8 @@
 """Checks files that look changed, keeps the good ones and drops the rotten ones.
 
 A touched file (a restore, a copy to another disk) is the same model still; one that rotted, or
-that somebody wrote to, must not be served. Which it is, only its content tells.
+that somebody wrote to, must not be served. Which it is, only its content tells; where nothing of
+that is known (`doubt`), it is left to a fetch.
 """
 
 import os
@@ -11,8 +12,9 @@ from pathlib import Path
 import structlog
 
 from reconciler.cache.check import Checked, check_file
+from reconciler.cache.doubt import COMES_AGAIN, doubt, is_doubtful, noted
 from reconciler.cache.layout import Layout
-from reconciler.cache.news import FileRotten
+from reconciler.cache.news import FileRotten, Harmed
 from reconciler.cache.pins import Holding
 from reconciler.cache.record import RecordedObject, load_record
 from reconciler.cache.stamps import Stamp, load_stamps, save_stamps
@@ -30,18 +32,20 @@ def mend(
     *,
     on_progress: Tell,
     cancelled: Callable[[], bool],
-) -> tuple[FileRotten, ...]:
+    comes_again: bool,
+) -> tuple[Harmed, ...]:
     """Check those of these files that do not look as they did; the prefix's lock is held.
 
     What is right gets a new stamp; what is not is removed, so that a fetch brings it again, and
-    told. Raises Transient when cancelled; OSError where it can neither be read nor removed.
+    told. What nobody can tell of is told, once, where it `comes_again`. Raises Transient when
+    cancelled; OSError where it can neither be read nor removed.
     """
     changed = _changed(layout, holding)
     path = layout.stamps(holding.prefix, holding.digest)
     folder = layout.folder(holding.prefix, holding.digest)
     stamps = load_stamps(path)
     total, done = sum(item.size_bytes for item in changed), 0
-    news: list[FileRotten] = []
+    news: list[Harmed] = []
 
     def advance(count: int) -> None:
         nonlocal done
@@ -49,6 +53,12 @@ def mend(
         on_progress(done, total)
 
     for item in changed:
+        if is_doubtful(layout, holding.prefix, holding.digest, item):
+            if comes_again and (mark := noted(stamps[item.path])) is not None:
+                stamps[item.path] = mark
+                save_stamps(path, stamps)
+                news.append(doubt(holding, item.path, item.size_bytes, COMES_AGAIN))
+            continue
         checked = check_file(
             os.fspath(folder / item.path), item, on_bytes=advance, cancelled=cancelled
         )

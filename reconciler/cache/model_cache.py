@@ -222,7 +222,9 @@ class ModelCache:
         if not needed:
             return None
         try:
-            self._published.trust(self.keeper.mend(needed, on_check, cancelled))
+            why = "no hub is set" if self._store is None else None
+            found = self.keeper.mend(needed, on_check, cancelled, unsure_because=why)
+            self._published.trust(found)
         except OSError as exc:
             raise Transient(f"cannot check the files of {prefix}: {exc.strerror}") from exc
         return self.lookup(spec)
@@ -369,7 +371,7 @@ class ModelCache:
         owed = self._published.owed(prefix, wish, pinned_digest(spec))
         if owed is None or self._layout.standing(prefix) is not None:
             return None
-        record = again(self._layout, pull.store, owed)
+        record = again(self._layout, pull.store, owed, self.keeper.tell)
         if record is None:
             return None
         pull.run(record, tuple(owed.paths))

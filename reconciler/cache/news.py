@@ -26,6 +26,33 @@ class FileRotten:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FileDoubted:
+    """A published file looks changed, and of what was pushed only its size is known.
+
+    `done`: what becomes of it, as a clause. `models`: those of this agent that need it.
+    """
+
+    prefix: str
+    digest: str
+    path: str
+    size_bytes: int
+    done: str
+    models: tuple[str, ...] = ()
+
+    @property
+    def reason(self) -> str:
+        whom = f", for {', '.join(self.models)}" if self.models else ""
+        return f"{self.what}; {self.done}{whom}"
+
+    @property
+    def what(self) -> str:
+        return (
+            f"{self.path} of {self.prefix} looks changed since it was fetched, and nobody can tell "
+            "whether it is: the hub has no catalog of it"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FilesEvicted:
     """Files that no model needs have gone. `size_bytes`: what the cache is smaller by.
 
@@ -47,4 +74,5 @@ class FilesEvicted:
         )
 
 
-News = FileRotten | FilesEvicted
+Harmed = FileRotten | FileDoubted
+News = Harmed | FilesEvicted

@@ -10,6 +10,7 @@ from pathlib import Path
 from reconciler.atomic_file import make_folder, sync_folder
 from reconciler.cache.amounts import human
 from reconciler.cache.damage import Damage
+from reconciler.cache.doubt import is_doubtful
 from reconciler.cache.layout import Layout, has_size
 from reconciler.cache.partial import (
     NO_ROOM,
@@ -152,7 +153,8 @@ class Pull:
 
     def _is_present(self, record: Record, item: RecordedObject) -> bool:
         path = self._path(record.digest, item.path)
-        return item.path in record.present and has_size(path, item.size_bytes)
+        here = item.path in record.present and has_size(path, item.size_bytes)
+        return here and not is_doubtful(self.layout, self.prefix, record.digest, item)
 
     def _link_from_another(self, record: Record, item: RecordedObject) -> bool:
         """Share a file with a revision that has the same version of it."""

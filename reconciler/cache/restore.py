@@ -3,17 +3,19 @@
 A file that rotted, or was removed, is no reason to move a model to a newer push.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 import structlog
 
+from reconciler.cache.doubt import accept, doubted
 from reconciler.cache.layout import Layout, has_size
 from reconciler.cache.listing import listed
+from reconciler.cache.news import News
 from reconciler.cache.pins import Holding
 from reconciler.cache.record import Record, RecordedObject, load_record, save_record
 from reconciler.cache.store import Store
-from reconciler.errors import Gone
+from reconciler.errors import Gone, Transient
 
 _log = structlog.get_logger(__name__)
 
@@ -33,22 +35,31 @@ def revision(layout: Layout, store: Store, prefix: str, digest: str | None) -> R
     return record
 
 
-def again(layout: Layout, store: Store, holding: Holding) -> Record | None:
-    """The revision of these files, from which the lost ones can be brought; the lock is held.
+def again(
+    layout: Layout, store: Store, holding: Holding, tell: Callable[[News], None]
+) -> Record | None:
+    """The revision of these files, from which the lost and doubtful ones can be brought; the lock
+    is held.
 
     None where the hub has it no more: then the lost files do not count as present any longer.
-    Raises Transient where the hub does not say; OSError.
+    Raises Transient where the hub does not say; OSError. Where none is lost, neither comes of it:
+    the doubtful ones are accepted.
     """
     path = layout.record(holding.prefix, holding.digest)
     known = load_record(path)
     if known is None:
         return None
-    lost = _lost(layout, holding, known)
+    lost, unsure = _lost(layout, holding, known), doubted(layout, holding)
     try:
         if known.is_verified:
             return revision(layout, store, holding.prefix, holding.digest)
-        record = _with_places(known, lost, listed(store, holding.prefix))
-    except Gone as exc:
+        record = _with_places(known, lost | unsure, listed(store, holding.prefix))
+    except Transient as exc:
+        if unsure and not lost:
+            accept(layout, holding, unsure, cause=str(exc), tell=tell)
+            return known
+        if not isinstance(exc, Gone):
+            raise
         _log.warning(
             "a revision cannot be made whole again; what the hub holds now is fetched",
             prefix=holding.prefix,

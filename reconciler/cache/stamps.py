@@ -24,6 +24,8 @@ from reconciler.file_lock import held_now
 _log = structlog.get_logger(__name__)
 
 _VERSION = 1
+NEVER = -1
+"""An mtime that no file has: the stamp of a file that is to be looked at."""
 
 
 class Proof(StrEnum):
@@ -32,6 +34,8 @@ class Proof(StrEnum):
     SHA256 = "sha256"
     MD5 = "md5"
     SIZE = "size"
+    NONE = "none"
+    """It looked changed, and only its size was known: it is used as it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +51,11 @@ class Stamp:
     def is_of(self, status: os.stat_result) -> bool:
         mine = (self.size, self.mtime_ns, self.inode)
         return mine == (status.st_size, status.st_mtime_ns, status.st_ino)
+
+    def is_alike(self, other: "Stamp") -> bool:
+        """Whether the file looked the same then."""
+        mine = (self.size, self.mtime_ns, self.inode)
+        return mine == (other.size, other.mtime_ns, other.inode)
 
 
 Stamps = Mapping[str, Stamp]
@@ -120,7 +129,9 @@ def is_unchanged(layout: Layout, prefix: str, digest: str, item: RecordedObject)
     except OSError:
         return False
     stamp = load_stamps(layout.stamps(prefix, digest)).get(item.path)
-    return status.st_size == item.size_bytes and (stamp is None or stamp.is_of(status))
+    if stamp is not None and (stamp.proof is Proof.NONE or not stamp.is_of(status)):
+        return False
+    return status.st_size == item.size_bytes
 
 
 def stamp_unseen(layout: Layout) -> None:

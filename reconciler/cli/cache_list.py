@@ -33,7 +33,7 @@ _COLUMNS = (
 )
 _COLOURS = {"changed": "yellow", "damaged": "red", "incomplete": "yellow"}
 _SHORT = 12
-_WORST = (Proof.SIZE, Proof.MD5, Proof.SHA256)
+_WORST = (Proof.NONE, Proof.SIZE, Proof.MD5, Proof.SHA256)
 
 
 def list_revisions(

@@ -28,9 +28,11 @@ def verify(
     """Read every cached file and compare it with what the hub said of it.
 
     By SHA-256, else by MD5, else by size alone, which is said. What runs and what is fetched goes
-    on meanwhile. An agent fetches damaged files again, once it needs them.
+    on meanwhile. An agent fetches damaged files again, once it needs them, and those that look
+    changed where nobody can tell whether they are.
 
-    Exit 0: all are as they were pushed. 1: files are damaged or missing.
+    Exit 0: all are as they were pushed, as far as can be told. 1: files are damaged or missing, or
+    nobody can tell.
     """
     place = opened(data, models_dir)
     revisions = of_prefix(inventory(place.layout), prefix, place.layout.models)
@@ -62,9 +64,12 @@ def _said(found: Sequence[Audited], bad: Sequence[Audited]) -> str:
     what = f"{count(len(found), 'file')}, {total}"
     if bad:
         lost = human(sum(each.size_bytes for each in bad))
+        unsure = sum(each.proof is Proof.NONE for each in bad)
+        files = count(len(found), "file")
+        said = [f"{len(bad) - unsure} of {files} damaged"] if len(bad) > unsure else []
+        said += [f"of {unsure} of {files} nobody can tell"] if unsure else []
         return (
-            f"{len(bad)} of {count(len(found), 'file')} damaged, {lost} of {total}; an agent that "
-            "needs them fetches them again"
+            f"{' and '.join(said)}, {lost} of {total}; an agent that needs them fetches them again"
         )
     by_size = sum(each.proof is Proof.SIZE for each in found)
     if not by_size:

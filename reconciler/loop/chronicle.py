@@ -8,7 +8,7 @@ from reconciler.apply.leftovers import Ended
 from reconciler.apply.liveness import BackendHung
 from reconciler.apply.outcomes import EffectFailed, FilesFetched, Outcome
 from reconciler.backend.inventory import Inventory, called
-from reconciler.cache.news import FilesEvicted, News
+from reconciler.cache.news import FileDoubted, FilesEvicted, News
 from reconciler.errors import XgenError
 from reconciler.events import EventKind, Journal, Level, Scalar
 from reconciler.jobs.news import (
@@ -138,7 +138,7 @@ class Chronicle:
             )
         else:
             self._journal.record(
-                EventKind.FILE_ROTTEN,
+                EventKind.FILE_DOUBTED if isinstance(news, FileDoubted) else EventKind.FILE_ROTTEN,
                 news.reason,
                 model=ModelName(news.models[0]) if len(news.models) == 1 else None,
                 level=Level.WARNING,

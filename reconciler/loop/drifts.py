@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from reconciler.apply.backends import BackendExited
 from reconciler.apply.leftovers import Ended
-from reconciler.cache.news import FileRotten, News
+from reconciler.cache.news import FileDoubted, FileRotten, News
 from reconciler.condition import Reason
 from reconciler.events import EventKind, Journal, Level
 from reconciler.loop.clock import Clock
@@ -23,8 +23,8 @@ _RAILS = (Reason.SUSPENDED, Reason.HELD)
 _LEFT = "nothing is restarted for it; used from the next start on"
 _TOLERATED = "nothing is killed; what it holds counts as used"
 
-_MOVING = frozenset({DriftKind.GPU_STRANGER})
-"""What is said of them has figures in it: another one is no news."""
+_MOVING = frozenset({DriftKind.GPU_STRANGER, DriftKind.FILES_CHANGED})
+"""What is said of them has figures in it, or is known better after a look: that is no news."""
 
 _Key = tuple[DriftKind, ModelName | None, str]
 
@@ -50,6 +50,8 @@ class Drifts:
         self._known: dict[_Key, Drift] = {}
         self._lasting: dict[_Key, str] = {}
         self._pids: Mapping[ModelName, frozenset[int]] = {}
+        self._pids_before: dict[_Key, frozenset[int]] = {}
+        """At the look before the one that found it."""
 
     def exited(self, exited: BackendExited) -> None:
         """An end that nobody here had asked for, of what served, or by somebody's signal."""
@@ -64,11 +66,15 @@ class Drifts:
             self._note(DriftKind.PROCESS_ENDED, record.model, record.pid, why)
 
     def cache_changed(self, news: News) -> None:
-        """A file that is not what was pushed."""
+        """A file that is not what was pushed, or of which nobody can tell."""
         if isinstance(news, FileRotten):
-            for model in news.models:
-                what = f"{news.path} of {news.prefix} is not what was pushed: {news.cause}"
-                self._lasting[DriftKind.FILES_CHANGED, ModelName(model), ""] = what
+            what = f"{news.path} of {news.prefix} is not what was pushed: {news.cause}"
+        elif isinstance(news, FileDoubted):
+            what = news.what
+        else:
+            return
+        for model in news.models:
+            self._lasting[DriftKind.FILES_CHANGED, ModelName(model), ""] = what
 
     def see(
         self, models: Iterable[ModelStatus], sighting: Sighting
@@ -78,6 +84,9 @@ class Drifts:
         for name, how in sighting.files_gone.items():
             self._lasting.setdefault((DriftKind.FILES_CHANGED, name, ""), how)
         found = dict(_of_models(self._lasting, listed))
+        for key in found.keys() - self._pids_before.keys():
+            if key[1] is not None:
+                self._pids_before[key] = self._pids.get(key[1], frozenset())
         over = {key for key in self._lasting if _is_over(key, listed, sighting.files_gone.keys())}
         now = self._clock.wall(self._clock.monotonic())
         serving_on: dict[_Key, str] = {}
@@ -94,6 +103,9 @@ class Drifts:
         self._tell_over(found, listed, serving_on)
         self._pids = {name: _pids(model) for name, model in listed.items()}
         self._known = {key: self._since(key, drift, now) for key, drift in found.items()}
+        self._pids_before = {
+            key: pid for key, pid in self._pids_before.items() if key in self._lasting
+        }
         by_model: dict[ModelName | None, tuple[Drift, ...]] = {}
         for each in self._known.values():
             by_model[each.model] = (*by_model.get(each.model, ()), each)
@@ -105,6 +117,15 @@ class Drifts:
             return None
         pid = model.pid if (model := listed.get(drift.model)) is not None else None
         return f"pid {pid} serves on" if pid in self._pids.get(drift.model, ()) else None
+
+    def _over(self, key: _Key, drift: Drift, listed: Mapping[ModelName, ModelStatus]) -> str:
+        """Files come again under a process that serves on."""
+        model = listed.get(drift.model) if drift.model is not None else None
+        if drift.kind is not DriftKind.FILES_CHANGED or model is None:
+            return _over(drift, listed)
+        if model.state is State.LOADED and model.pid in self._pids_before.get(key, ()):
+            return f"its files are here and were looked at; pid {model.pid} has served on"
+        return _over(drift, listed)
 
     def _note(self, kind: DriftKind, model: ModelName, pid: int, what: str) -> None:
         self._lasting[kind, model, ""] = f"pid {pid}: {what}"
@@ -136,7 +157,7 @@ class Drifts:
             drift = self._known[key]
             self._journal.record(
                 EventKind.DRIFT_ENDED,
-                f"{serving_on.get(key) or _over(drift, listed)}; it was: {drift.what}",
+                f"{serving_on.get(key) or self._over(key, drift, listed)}; it was: {drift.what}",
                 model=drift.model,
                 drift=drift.kind.value,
                 pid=drift.pid,
@@ -177,7 +198,7 @@ def _mending(kind: DriftKind, model: ModelStatus) -> str:
     state = target.state if target is not None else model.state
     match state:
         case State.CACHING:
-            return "its files are looked at, and what is missing is fetched"
+            return "its files are looked at, and what is missing or in doubt is fetched"
         case State.LOADED if kind is DriftKind.FILES_CHANGED:
             return "its files are to be looked at"
         case State.LOADING | State.LOADED:

@@ -55,6 +55,32 @@ def test_what_is_killed_and_what_is_spoilt_is_told_and_mended(agent: Agent) -> N
     wait_until(path.exists, what="the file is there again")
 
 
+def test_what_nobody_can_tell_of_comes_again_and_no_restart_is_claimed(agent: Agent) -> None:
+    """A hub without a catalog: of its file only the size is known."""
+    content = agent.model_file().read_bytes() + b"good"
+    agent.model_file().write_bytes(content)
+    agent.write(manifest(model("a")))
+    agent.start()
+    agent.wait_up()
+    pid = agent.wait_state("a", "loaded")["pid"]
+    (path,) = agent.data.glob("models/.rev/gguf/test_model/*/model.gguf")
+
+    with path.open("r+b") as file:
+        file.seek(len(content) - 2)
+        file.write(b"XX")
+    agent.post("/api/management/reconcile", {}).raise_for_status()
+
+    wait_over(agent, "FilesChanged")
+    assert path.read_bytes() == content
+    (doubted,) = [each for each in events(agent) if each["kind"] == "FileDoubted"]
+    assert doubted["model"] == "a"
+    assert doubted["reason"].endswith("; it is fetched again, for a")
+    (ended,) = told(agent, "DriftEnded", "FilesChanged")
+    served = agent.wait_state("a", "loaded")["pid"]
+    how = f"pid {pid} has served on" if served == pid else f"it serves again (pid {served})"
+    assert how in ended["reason"]
+
+
 def test_a_stranger_on_a_gpu_is_named_and_left_alone(
     make_agent: MakeAgent, libraries: GpuLibraries, stranger: int, tmp_path: Path
 ) -> None:

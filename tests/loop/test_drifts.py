@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from reconciler.apply.backends import BackendExited
-from reconciler.cache.news import FileRotten
+from reconciler.cache.news import FileDoubted, FileRotten
 from reconciler.condition import Reason
 from reconciler.events import Event, Journal
 from reconciler.loop.conditions import stamped
@@ -155,9 +155,31 @@ def test_a_rotten_file_drifts_until_the_model_serves_with_another(node: Node) ->
     (drift,) = node.see(model(target=target(State.CACHING)))
     assert drift.kind == "FilesChanged"
     assert drift.what == "a.gguf of gguf/a is not what was pushed: its size is 0"
-    assert drift.done == "its files are looked at, and what is missing is fetched"
+    assert drift.done == "its files are looked at, and what is missing or in doubt is fetched"
     assert node.see(model()) == []
     assert node.kinds == ["DriftFound", "DriftEnded"]
+
+
+def test_that_it_served_on_is_told_and_no_start_that_never_was(node: Node) -> None:
+    doubted = FileDoubted(
+        prefix="gguf/a", digest="d", path="a.gguf", size_bytes=1, done="it comes", models=("m",)
+    )
+    node.see(model(pid=7))
+    node.drifts.cache_changed(doubted)
+    (drift,) = node.see(model(target=target(State.CACHING), pid=7))
+    assert drift.what.startswith("a.gguf of gguf/a looks changed since it was fetched, and nobody")
+    node.see(model(pid=7))
+    end = "its files are here and were looked at; pid 7 has served on; it was: "
+    assert node.events[-1].reason == end + drift.what
+
+    node.drifts.cache_changed(doubted)
+    node.see(model(target=target(State.CACHING), pid=7))
+    node.see(model(pid=8))
+    assert node.events[-1].reason.startswith("it serves again (pid 8); it was: ")
+
+    node.drifts.cache_changed(doubted)
+    node.see(model(pid=9))
+    assert node.events[-1].reason.startswith("it serves again (pid 9); it was: ")
 
 
 def test_files_that_are_gone_drift_for_as_long_as_they_are(node: Node) -> None:
