@@ -17,6 +17,8 @@ from reconciler.errors import Rejected
 _PATH = "/api/management/reconcile"
 _PLAN = "/api/management/plan"
 _PAUSE_SECONDS = 0.5
+_SHORTEST = 7
+"""Of a revision's characters, so that they name it."""
 _GOOD = frozenset({"loaded", "disabled"})
 _NOT_TAKEN = {"SourceReady": "False", "ManifestValid": "False", "ConfirmationNeeded": "True"}
 _AT_REST = _GOOD | {"error", "blocked", "stopped"}
@@ -64,6 +66,11 @@ def reconcile(
     Exit 0: done; with --wait: and every model serves or is disabled, as the newest manifest has
     it. 1: not so.
     """
+    if confirm is not None and len(confirm) < _SHORTEST:
+        raise typer.BadParameter(
+            f"{confirm!r} is too short: all of the revision, or its first seven characters or more",
+            param_hint="--confirm",
+        )
     agent = find_agent(server, data_dir(data))
     body: Json = {"retry": retry} | ({"model": model} if model is not None else {})
     if confirm is not None or now:
@@ -94,7 +101,9 @@ def _said(answer: Json, *, retry: bool) -> str:
     if not retry:
         return said
     retried = ", ".join(answer["retried"])
-    return f"{said}, and tries {retried} anew" if retried else f"{said}; nothing had failed"
+    if retried:
+        return f"{said}, and tries {retried} anew"
+    return said if answer.get("said") else f"{said}; nothing had failed"
 
 
 def _settled(agent: Agent, model: str | None, timeout: float, *, quiet: bool) -> list[Json]:

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from reconciler.plan.ids import ModelName
@@ -12,13 +12,14 @@ from reconciler.plan.ids import ModelName
 class Reconcile:
     """Look again now; with `retry`, forgive the failures of one model, or of all (R7).
 
-    `done` gets the models whose failure was forgiven.
+    `done` gets the models whose failure was forgiven, each with why it is not tried all the same;
+    None: it is.
     """
 
     retry: bool
     model: ModelName | None
     asked_by: str
-    done: asyncio.Future[tuple[ModelName, ...]] = field(compare=False, repr=False)
+    done: asyncio.Future[Mapping[ModelName, str | None]] = field(compare=False, repr=False)
 
     @property
     def sentence(self) -> str:
@@ -50,13 +51,16 @@ class Commands:
 
     async def reconcile(
         self, *, retry: bool, model: ModelName | None, asked_by: str
-    ) -> tuple[ModelName, ...]:
-        """Returns the models whose failure was forgiven, once the loop has taken it up.
+    ) -> Mapping[ModelName, str | None]:
+        """Returns the models whose failure was forgiven, once the loop has taken it up: see
+        `Reconcile`.
 
         The manifest is read first, so that the tick which takes it up knows the newest one; a
         source that hangs (NFS) holds up no retry.
         """
-        done: asyncio.Future[tuple[ModelName, ...]] = asyncio.get_running_loop().create_future()
+        done: asyncio.Future[Mapping[ModelName, str | None]] = (
+            asyncio.get_running_loop().create_future()
+        )
         command = Reconcile(retry=retry, model=model, asked_by=asked_by, done=done)
         read = self._look_again()
         with contextlib.suppress(TimeoutError):

@@ -145,12 +145,16 @@ class Pardons:
         commands = self._commands.take()
         for command in commands:
             self._chronicle.asked(command)
-            forgiven = self._retry(books, command.model, desired) if command.retry else {}
+            forgiven = set(self._retry(books, command.model, desired) if command.retry else ())
             self._pushes.hurry(command.model)
             self._mendings.hurry(command.model)
             self._offers.hurry()
             if not command.done.done():
-                command.done.set_result(tuple(sorted(forgiven)))
+                asked = {command.model} if command.retry and command.model is not None else set()
+                told = {name: _why_not(name, desired) for name in sorted(forgiven | asked)}
+                command.done.set_result(
+                    {name: why for name, why in told.items() if name in forgiven or why}
+                )
         return bool(commands)
 
     def _retry(
@@ -167,6 +171,14 @@ class Pardons:
                     self._mendings.try_anew(spec)
         self._comparisons.hurry(model)
         return forgiven
+
+
+def _why_not(model: ModelName, desired: Desired | None) -> str | None:
+    """Why it is not tried though nothing is held against it any more; None: it is."""
+    if desired is None or not desired.suspends(model):
+        return None
+    by = desired.suspension_of(model)
+    return f"suspended {by.said}" if by is not None else "suspended"
 
 
 def _builds_for(spec: ModelSpec, inventory: Inventory) -> Iterator[Build]:

@@ -88,6 +88,7 @@ class Rails:
         self._notes = RailNotes()
         self._unsaved: str | None = None
         self._seen = Revision()
+        self._windowed: tuple[ModelName, ...] = ()
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -186,6 +187,7 @@ class Rails:
         name = order.model or "the node"
         others = self._others(order.model)
         lifted = len(others) < len(self._notes.suspensions)
+        known = now is None or order.model in (None, *(each.name for each in now.models))
         written = [each for each in now.suspensions if each.place] if now is not None else []
         places = [str(each.place) for each in written if each.model == order.model]
         if places and not lifted:
@@ -193,6 +195,8 @@ class Rails:
                 f"cannot resume {name}: the manifest suspends it ({', '.join(places)}); "
                 "take that away there"
             )
+        if not (lifted or places or known):
+            raise Rejected(f"cannot resume {name}: no model here has this name, nor is suspended")
         if lifted:
             await self._keep(replace(self._notes, suspensions=others))
         said = f"{name} is suspended no more" if lifted else f"{name} is not suspended"
@@ -233,7 +237,15 @@ class Rails:
         if found.is_open:
             return "a maintenance window is open; nothing waits for one"
         await self._keep(replace(self._notes, hurried=revision))
-        return f"revision {revision[:12]} does not wait for the maintenance window"
+        if self._windowed:
+            what = f"does now what waited for the maintenance window: {', '.join(self._windowed)}"
+        else:
+            what = "nothing waits for the maintenance window now, nor will what else comes of it"
+        return f"revision {revision[:12]}: {what}"
+
+    def note_windowed(self, models: tuple[ModelName, ...]) -> None:
+        """Which models wait for a maintenance window, by the newest plan."""
+        self._windowed = models
 
     def maintenance(self, now: Desired | None, at: float) -> Maintenance | None:
         """Of this moment; None: what serves may be stopped at any time, or somebody does not want

@@ -42,6 +42,7 @@ from reconciler.plan.actions import Plan, Retraction
 from reconciler.plan.desired import Desired, DesiredModel
 from reconciler.plan.ending import ending
 from reconciler.plan.ids import ModelName, Nonce
+from reconciler.plan.rails import waiting_for_window
 from reconciler.status import Planned
 
 _log = structlog.get_logger("xgen.loop")
@@ -222,6 +223,7 @@ class Reconciler:
             made = self._standstill.made
         else:
             made = await self._move(scene, now)
+        self._rails.note_windowed(waiting_for_window(made, desired))
         self._reporter.show(made, understanding, now)
         self._count(made, understanding, now)
         times = (made.next_at, self._rails.next_at(now))

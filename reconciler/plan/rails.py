@@ -10,7 +10,7 @@ A rail only ever holds back: with none of them the steps are as they were.
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from reconciler.plan.actions import Action, KeepBackend, Outlook, StopBackend
+from reconciler.plan.actions import Action, KeepBackend, Outlook, Plan, StopBackend
 from reconciler.plan.case import Case, is_stopping
 from reconciler.plan.desired import Desired, WaitingRevision
 from reconciler.plan.ids import ModelName
@@ -39,8 +39,8 @@ def excess(
 
     A stop is a model that runs and is removed, disabled, or not for this node any more; a restart
     is none, and what the manifest `before` does not want either is on its way out already. `limit`:
-    the node's own, where the manifest writes none; one that `before` has written does not grow by
-    its being left out.
+    the node's own, where a manifest writes none. No manifest makes room for itself: where its limit
+    is looser than that of the one before, that one's counts.
     """
     if before is not None:
         running = set(running) & _wanted(before)
@@ -61,7 +61,9 @@ def limit_of(
     desired: Desired, running: int, limit: StopLimit, before: Desired | None = None
 ) -> StopLimit:
     """The one that counts, of those that `excess` speaks of."""
-    limits = desired.stop_limits or (limit, *(before.stop_limits if before is not None else ()))
+    limits = desired.stop_limits or (limit,)
+    if before is not None:
+        limits = (*limits, *(before.stop_limits or (limit,)))
     return min(limits, key=lambda each: each.at_most(running))
 
 
@@ -99,6 +101,15 @@ def held_back(step: Step, why: str) -> Step:
     if step.action is None or isinstance(step.action, KeepBackend):
         return replace(step, retry=None, deadline=None)
     return replace(step.waiting(f"{why}: {step.action.reason}"), held=step.action)
+
+
+def waiting_for_window(made: Plan, desired: Desired | None) -> tuple[ModelName, ...]:
+    """The models whose next step only a maintenance window holds back."""
+    if desired is None:
+        return ()
+    stops = desired.waiting.stops if desired.waiting is not None else ()
+    held = {each.model for each in made.held}
+    return tuple(sorted(each for each in held if each not in stops and not desired.suspends(each)))
 
 
 def held_actions(

@@ -6,7 +6,7 @@ until there are keys (design §9).
 
 import asyncio
 import ipaddress
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Protocol
 
@@ -38,7 +38,9 @@ class Commands(Protocol):
 
     async def reconcile(
         self, *, retry: bool, model: ModelName | None, asked_by: str
-    ) -> tuple[ModelName, ...]: ...
+    ) -> Mapping[ModelName, str | None]:
+        """The models whose failure was forgiven, each with why it is not tried; None: it is."""
+        ...
 
 
 class Orders(Protocol):
@@ -185,7 +187,9 @@ class Reconcile:
         except TimeoutError:
             return errors.loop_is_busy(_TAKEN_UP_SECONDS)
         node = self._routes.current().status.node
-        return {"api": 1, "node": node, "retried": retried, "said": told}
+        told += [f"{name} is not tried: {why}" for name, why in retried.items() if why]
+        tried = [name for name, why in retried.items() if not why]
+        return {"api": 1, "node": node, "retried": tried, "said": told}
 
     async def _order(self, ask: _Ask, by: str) -> list[str] | Problem:
         """What came of the orders that last."""

@@ -83,3 +83,9 @@ def test_what_the_manifest_says_is_an_error() -> None:
 def test_two_ends_are_one_too_many() -> None:
     result = xgen_model("suspend", "--for", "2h", "--until", "18:00")
     assert (result.returncode, "give either" in result.stderr) == (64, True)
+
+
+def test_a_revision_that_is_too_short_is_told_before_an_agent_is_asked() -> None:
+    done = xgen_model("reconcile", "--confirm", "abc", "--server", "http://127.0.0.1:9")
+    assert done.returncode == 64
+    assert "its first seven" in done.stderr

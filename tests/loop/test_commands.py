@@ -18,8 +18,8 @@ async def test_a_command_wakes_the_loop_and_gets_its_answer() -> None:
     asked = asyncio.create_task(commands.reconcile(retry=True, model=None, asked_by="a test"))
     await asyncio.sleep(0)
     (command,) = commands.take()
-    command.done.set_result((ModelName("m"),))
-    assert await asked == ("m",)
+    command.done.set_result({ModelName("m"): None})
+    assert await asked == {"m": None}
     assert woken == ["loop"]
     assert commands.take() == ()
 
@@ -43,7 +43,7 @@ async def test_a_command_is_noted_once_the_manifest_was_read() -> None:
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     (command,) = commands.take()
-    command.done.set_result(())
+    command.done.set_result({})
     await asked
     assert before == ()
 
@@ -54,5 +54,5 @@ async def test_a_source_that_hangs_holds_up_no_command() -> None:
     asked = asyncio.create_task(commands.reconcile(retry=True, model=None, asked_by="a test"))
     await noted.wait()
     (command,) = commands.take()
-    command.done.set_result(())
-    assert await asked == ()
+    command.done.set_result({})
+    assert await asked == {}

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine
+from dataclasses import replace
 from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
 from typing import Any
@@ -268,3 +269,29 @@ async def test_a_zone_that_this_machine_does_not_know_opens_no_window(node: Node
     assert found is not None
     assert not found.is_open
     assert found.opens == "never: this node has no time zone Nowhere/Known"
+
+
+async def test_a_suspension_that_ended_while_no_agent_ran_is_told(node: Node) -> None:
+    await node.suspend(until=(START + timedelta(hours=2)).isoformat())
+    node.clock.now = 7300.0
+    node.restart()
+    await node.turn()
+    kinds = [event.kind for event in node.journal.after(0).events]
+    assert kinds == [EventKind.SUSPENSION_ENDED]
+    assert node.rails.suspensions == ()
+
+
+async def test_who_resumes_what_is_not_there_is_told_so(node: Node) -> None:
+    with pytest.raises(Rejected, match="cannot resume nosuch: no model here has this name"):
+        await node.resume(ModelName("nosuch"))
+    assert await node.resume(A) == "a is not suspended"
+
+
+async def test_a_hurry_says_what_it_does(node: Node) -> None:
+    node.said = replace(node.said, desired=wanting("abcd", windows=(SATURDAYS,)))
+    await node.turn()
+    said = await node.order(node.orders.hurry(by="kim"))
+    assert "nothing waits for the maintenance window" in said
+    node.rails.note_windowed((A,))
+    said = await node.order(node.orders.hurry(by="kim"))
+    assert said == "revision r1: does now what waited for the maintenance window: a"

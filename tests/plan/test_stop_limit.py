@@ -1,12 +1,14 @@
 """A revision that would stop many of the models that run must be confirmed."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.plan.desired import Desired
+from reconciler.plan.desired import Desired, WaitingRevision
 from reconciler.plan.ids import ModelName, NodeName
-from reconciler.plan.rails import excess
+from reconciler.plan.rails import confirmed_by_name, excess
 from reconciler.plan.stop_limit import DEFAULT_STOP_LIMIT, NO_STOP_LIMIT, StopLimit
 from tests.plan.world import desired_model
 
@@ -101,3 +103,39 @@ def test_what_was_let_through_goes_on_to_its_end(
 
 def test_the_default_is_half() -> None:
     assert str(DEFAULT_STOP_LIMIT) == "50%"
+
+
+@pytest.mark.parametrize("looser", [NO_STOP_LIMIT, StopLimit(percent=100), None])
+def test_a_manifest_makes_no_room_for_itself(looser: StopLimit | None) -> None:
+    """`stop_limit: none` in the very commit that deletes lifted the rail."""
+    before = wanting("abcd", limit=StopLimit(count=0))
+    waiting = excess(wanting("abc", limit=looser), names("abcd"), before=before)
+    assert waiting is not None
+    assert waiting.limit == StopLimit(count=0)
+    assert excess(wanting("abcd", limit=looser), names("abcd"), before=before) is None
+    loosened = wanting("abcd", limit=NO_STOP_LIMIT)
+    assert excess(wanting("", limit=NO_STOP_LIMIT), names("abcd"), before=loosened) is None
+
+
+def test_nor_where_the_one_before_says_nothing_and_a_stricter_one_counts_at_once() -> None:
+    before = wanting("abcd")
+    assert excess(wanting("", limit=NO_STOP_LIMIT), names("abcd"), before=before) is not None
+    assert (
+        excess(wanting("abc", limit=StopLimit(count=0)), names("abcd"), before=before) is not None
+    )
+
+
+def test_a_named_revision_counts_for_what_it_stops_and_less() -> None:
+    named = WaitingRevision(
+        revision="aac867c0000", stops=tuple(sorted(names("bcd"))), running=4, limit=NO_STOP_LIMIT
+    )
+
+    def lets(wanted: str) -> bool:
+        desired = replace(wanting(wanted), confirms=frozenset({"aac867c"}))
+        stops = tuple(sorted(names("abcd") - names(wanted)))
+        return confirmed_by_name(desired, replace(named, stops=stops), [named])
+
+    assert lets("a")
+    assert lets("ab")
+    assert not lets("b")
+    assert not lets("")

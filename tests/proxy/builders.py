@@ -182,6 +182,7 @@ class Operators:
     plan: Planned | None = None
     attempts: tuple[Attempt, ...] = ()
     asked: list[tuple[bool, str | None]] = field(default_factory=list)
+    forgiven: dict[ModelName, str | None] = field(default_factory=lambda: {ModelName("llm"): None})
     jobs: Jobs = field(default_factory=Jobs)
     hub: Listing = field(default_factory=Listing)
     foretold: Told = field(default_factory=Told)
@@ -193,9 +194,9 @@ class Operators:
 
     async def reconcile(
         self, *, retry: bool, model: ModelName | None, asked_by: str
-    ) -> tuple[ModelName, ...]:
+    ) -> Mapping[ModelName, str | None]:
         self.asked.append((retry, model))
-        return (ModelName("llm"),) if retry else ()
+        return self.forgiven if retry else {}
 
     async def rehearse(self, files: Mapping[str, bytes] | None) -> Told:
         self.rehearsed.append(files)

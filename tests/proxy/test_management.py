@@ -213,6 +213,14 @@ async def test_reconcile_is_asked_of_the_loop(body: Any, asked: tuple[bool, str 
         assert agent.operators.asked == [asked]
 
 
+async def test_a_retry_of_what_is_suspended_says_so() -> None:
+    async with running_agent(model("llm")) as agent:
+        agent.operators.forgiven = {ModelName("llm"): "suspended by kim"}
+        answer = await agent.request("POST", RECONCILE, body={"retry": True})
+        assert answer.json["retried"] == []
+        assert answer.json["said"] == ["llm is not tried: suspended by kim"]
+
+
 @pytest.mark.parametrize(
     ("body", "status"),
     [
