@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from reconciler.cli.exits import ExitCode
+from reconciler.cli.manifest_links import link_warnings
 from reconciler.cli.problem_view import (
     Words,
     as_annotation,
@@ -21,7 +22,7 @@ from reconciler.cli.problem_view import (
 )
 from reconciler.errors import XgenError
 from reconciler.manifest.inspection import Inspection, inspect
-from reconciler.manifest.problem import Problem
+from reconciler.manifest.problem import Problem, position
 from reconciler.manifest.resolve import FileInput
 from reconciler.manifest.text import MAX_BYTES
 from reconciler.source.git_address import is_address
@@ -76,8 +77,13 @@ def validate(
         typer.echo(f"error: cannot read {path}: no such file or directory", err=True)
     if missing:
         raise typer.Exit(ExitCode.BAD_USAGE)
-    files = [_read(file) for file in _files(paths)]
+    found = list(_files(paths))
+    files = [_read(file) for file in found]
     inspection = inspect(files)
+    links = link_warnings(found)
+    if links:
+        together = sorted([*links, *inspection.problems], key=position)
+        inspection = replace(inspection, problems=tuple(together))
     desired = None
     if node is not None and inspection.manifest is not None:
         from reconciler.manifest.select import select  # a tenth of the start of what lacks it

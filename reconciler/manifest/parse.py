@@ -217,4 +217,5 @@ def _is_empty(root: Node) -> bool:
 
 
 def _kind(root: Node) -> str:
-    return shown(root.value) if isinstance(root, ScalarNode) else "a list"
+    """Not what it says: the file may be no manifest, and the message is told to many."""
+    return "a text" if isinstance(root, ScalarNode) else "a list"

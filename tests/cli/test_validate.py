@@ -231,6 +231,32 @@ def test_a_link_is_read_like_a_file(tmp_path: Path) -> None:
     assert run("validate", tmp_path).output == "1 file, 1 model, ok\n"
 
 
+@pytest.mark.parametrize(("target", "where"), [("../b.txt", " out of its folder"), ("b.txt", "")])
+def test_a_link_that_git_would_refuse_is_a_warning(tmp_path: Path, target: str, where: str) -> None:
+    folder = tmp_path / "prod"
+    folder.mkdir()
+    (folder / target).write_bytes(manifest("a"))
+    (folder / "a.yaml").symlink_to(target)
+
+    result = run("validate", folder)
+
+    assert result.exit_code == 0
+    assert result.output == (
+        f"{folder}/a.yaml:1:1: warning: it is a symbolic link{where}: a node that reads this "
+        "folder follows it, one that reads it from git refuses it\n1 file, 1 model, 1 warning, ok\n"
+    )
+
+
+def test_what_stands_in_a_file_that_is_no_manifest_is_not_told(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").symlink_to("/etc/passwd")
+
+    result = run("validate", tmp_path)
+
+    assert result.exit_code == 1
+    assert "root:" not in result.output
+    assert "must be a map with apiVersion, kind, metadata and spec, not a text" in result.output
+
+
 @pytest.mark.parametrize(
     ("arguments", "title"),
     [((), "ModelManifest"), (("manifest",), "ModelManifest"), (("fleet",), "Fleet")],
