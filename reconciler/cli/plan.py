@@ -85,7 +85,8 @@ def plan(
     what runs there; without one, or --offline, with the manifest --from, or with nothing. Then no
     engine, no GPU and no network are needed: --fleet says what the nodes are.
 
-    Exit 0: nothing to do. 2: changes. 1: an error, or a model that is refused.
+    Exit 0: nothing to do. 2: changes, also such as a rail holds back. 1: an error, a model that is
+    refused, or a newest revision that is.
     """
     node = node_name(node)
     folder = data_dir(data)
@@ -114,7 +115,11 @@ def plan(
         nodes = [*told_by(agent, node, read_candidate(manifest, access, cluster).files)]
         against = f"compared with the agent at {agent.url}"
     _print(nodes, output, agent=agent, against=against, what=manifest)
-    if any(each.count(Verb.REFUSED) for each in nodes):
+    return exit_code(nodes)
+
+
+def exit_code(nodes: Sequence[NodeChanges]) -> ExitCode:
+    if any(each.count(Verb.REFUSED) or each.errors for each in nodes):
         return ExitCode.ERROR
     return ExitCode.CHANGES if has_changes(nodes) else ExitCode.OK
 

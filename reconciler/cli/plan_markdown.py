@@ -130,6 +130,7 @@ def _details(node: NodeChanges) -> str:
         listed = ", ".join(map(evicted, node.evictions))
         lines.append(f"- leaves the cache to make room: {_cell(_shortened(listed))}")
     lines += [f"- note: {_cell(_shortened(note))}" for note in node.notes]
+    lines += [f"- **error:** {_cell(_shortened(error))}" for error in node.errors]
     return "\n".join([*lines, "", "</details>", ""])
 
 

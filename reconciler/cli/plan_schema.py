@@ -137,6 +137,9 @@ class Node(msgspec.Struct, kw_only=True):
     order: Annotated[list[Step], Meta(description="What would be done, in its order.")]
     evictions: list[Eviction]
     notes: Annotated[list[str], Meta(description="What holds up the node as a whole.")]
+    errors: Annotated[
+        list[str], Meta(description="For which the node's newest revision is not in force.")
+    ]
 
 
 class Totals(msgspec.Struct, kw_only=True):

@@ -94,6 +94,8 @@ def _node(node: NodeChanges) -> Iterator[RenderableType]:
         yield _below(Text(f"leaves the cache to make room: {listed}", style="yellow"), 2)
     for note in node.notes:
         yield _below(Text(f"note: {note}", style="yellow"), 2)
+    for error in node.errors:
+        yield _below(Text(f"error: {error}", style="red"), 2)
 
 
 def _is_quiet(change: Change) -> bool:

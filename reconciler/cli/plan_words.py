@@ -78,7 +78,11 @@ def totals(nodes: Iterable[NodeChanges]) -> Totals:
 
 
 def has_changes(nodes: Iterable[NodeChanges]) -> bool:
-    return any(change.verb in CHANGING for node in nodes for change in node.changes)
+    return any(
+        change.verb in CHANGING or change.held is not None
+        for node in nodes
+        for change in node.changes
+    )
 
 
 def count(nodes: Iterable[NodeChanges], verb: Verb) -> int:

@@ -81,6 +81,7 @@ class Intent:
         self._newest: Snapshot | None = None
         self._seen: Snapshot | None = None
         self._in_force: Mapping[str, bytes] = {}
+        self._awaited: Mapping[str, bytes] | None = None
         self._written: Desired | None = None
         self._laid_over: tuple[Suspension, ...] = ()
         self._parses: Parses = {}
@@ -105,6 +106,11 @@ class Intent:
             return self._understanding.desired
         before = self._before(self._parses)
         return overlaid(before, self._rails.suspensions) if before is not None else None
+
+    @property
+    def awaited(self) -> Mapping[str, bytes] | None:
+        """Those of the revision that waits for a confirmation; None: none does."""
+        return self._awaited
 
     async def open(self) -> None:
         """Read the last good version from the data folder; it is used if the source is bad."""
@@ -159,6 +165,7 @@ class Intent:
         kept = (self._in_force, self._applied)
         if (in_force, applied) != kept or self._understanding.not_kept is not None:
             self._in_force, self._applied, self._unsaved = in_force, applied, True
+        self._awaited = resolution.in_force if waiting is not None else None
         self._written, self._laid_over = desired, ()
         self._understanding = Understanding(
             desired=desired,

@@ -19,7 +19,7 @@ from reconciler.loop.keeping import Keeping
 from reconciler.loop.observation import Look
 from reconciler.loop.pardons import Pardons
 from reconciler.loop.rails import Rails, overlaid, runs_of
-from reconciler.loop.unheld import awaited, begun_told, held_reasons, unheld
+from reconciler.loop.unheld import awaited, awaiting, begun_told, held_reasons, unheld
 from reconciler.loop.windows import Windows
 from reconciler.manifest.problem import Problem
 from reconciler.manifest.resolve import FileInput, resolve
@@ -46,6 +46,7 @@ WAIT_SECONDS = 30.0
 """For the rehearsal before this one to end."""
 CANDIDATE = "candidate"
 """As its revision is called."""
+_SHOWN = 12
 
 
 class Grounds(Protocol):
@@ -61,6 +62,8 @@ class Manifests(Protocol):
     def understanding(self) -> Understanding: ...
     @property
     def in_force(self) -> Mapping[str, bytes]: ...
+    @property
+    def awaited(self) -> Mapping[str, bytes] | None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +100,8 @@ class Rehearsals:
         self._turn = asyncio.Lock()
 
     async def rehearse(self, files: Mapping[str, bytes] | None) -> Foretold:
-        """What this manifest would change; None: the one in force. Raises Transient."""
+        """What this manifest would change; None: the newest one, also where it is not in force.
+        Raises Transient."""
         try:
             async with asyncio.timeout(WAIT_SECONDS):
                 await self._turn.acquire()
@@ -106,30 +110,54 @@ class Rehearsals:
                 "cannot tell what would be done: others have asked, and are not answered yet"
             ) from exc
         try:
-            return await self._answer(files)
+            return await (self._own() if files is None else self._candidate(files))
         finally:
             self._turn.release()
 
-    async def _answer(self, files: Mapping[str, bytes] | None) -> Foretold:
-        understanding, problems = self._intent.understanding, tuple[Problem, ...]()
-        before = understanding.desired
-        wanted = before
-        if files is not None:
-            in_force, node = self._intent.in_force, self._status().node
-            listed = [FileInput(name=name, content=each) for name, each in files.items()]
-            resolution = await asyncio.to_thread(resolve, listed, in_force)
-            problems = resolution.problems
-            if not resolution.whole or resolution.manifest is None:
-                return Foretold(changes=None, problems=problems)
-            wanted = select(resolution.manifest, node=node, revision=CANDIDATE)
-        if wanted is None:
+    async def _own(self) -> Foretold:
+        understanding, awaited_files = self._intent.understanding, self._intent.awaited
+        desired, waiting = understanding.desired, understanding.waiting
+        if desired is None:
             raise Transient("cannot tell what would be done: no valid manifest was read yet")
-        ground, waiting = await self._loop.ground(), None
-        if files is not None:
-            wanted = overlaid(wanted, self._rails.suspensions)
-            views = (each for views in ground.seen.views.values() for each in views)
-            waiting = self._rails.judge(wanted, before, runs_of(views, ground.deliberation.books))
-            ground = _unhurried(ground, Windows(self._clock))
+        ground = await self._loop.ground()
+        changes = await self._ask(ground, desired, desired)
+        if waiting is not None and awaited_files is not None:
+            wanted = (await self._read(awaited_files, waiting.revision))[0]
+            if wanted is not None:
+                ground = _unhurried(ground, Windows(self._clock))
+                changes = awaiting(changes, await self._ask(ground, wanted, desired), waiting)
+        return Foretold(
+            changes=_with_errors(changes, understanding), problems=understanding.problems
+        )
+
+    async def _candidate(self, files: Mapping[str, bytes]) -> Foretold:
+        before = self._intent.understanding.desired
+        wanted, problems = await self._read(files, CANDIDATE)
+        if wanted is None:
+            return Foretold(changes=None, problems=problems)
+        ground = await self._loop.ground()
+        views = (each for views in ground.seen.views.values() for each in views)
+        runs = runs_of(views, ground.deliberation.books)
+        waiting = self._rails.judge(wanted, before, runs)
+        ground = _unhurried(ground, Windows(self._clock))
+        changes = await self._ask(ground, wanted, before)
+        if waiting is not None:  # before somebody confirms it, nothing of it is done
+            changes = replace(awaited(changes, waiting), order=())
+        return Foretold(changes=changes, problems=problems)
+
+    async def _read(
+        self, files: Mapping[str, bytes], revision: str
+    ) -> tuple[Desired | None, tuple[Problem, ...]]:
+        """None: it cannot be taken whole, for these problems."""
+        in_force, node = self._intent.in_force, self._status().node
+        listed = [FileInput(name=name, content=each) for name, each in files.items()]
+        found = await asyncio.to_thread(resolve, listed, in_force)
+        if not found.whole or found.manifest is None:
+            return None, found.problems
+        wanted = select(found.manifest, node=node, revision=revision)
+        return overlaid(wanted, self._rails.suspensions), found.problems
+
+    async def _ask(self, ground: Ground, wanted: Desired, before: Desired | None) -> NodeChanges:
         question = _Question(
             ground=ground,
             wanted=wanted,
@@ -141,10 +169,7 @@ class Rehearsals:
         )
         found: list[NodeChanges] = []
         await in_daemon_thread(lambda: found.append(question.answer()), name="rehearsal")
-        changes = found[0]
-        if waiting is not None:  # before somebody confirms it, nothing of it is done
-            changes = replace(awaited(changes, waiting), order=())
-        return Foretold(changes=changes, problems=problems)
+        return found[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -288,6 +313,19 @@ def _as_written(good: ModelSpec, wanted: ModelSpec | None) -> ModelSpec:
     if digest is None or digest.removeprefix("sha256:") == good.digest:
         return replace(good, digest=digest)
     return good
+
+
+def _with_errors(made: NodeChanges, now: Understanding) -> NodeChanges:
+    """With why the newest revision is not in force."""
+    errors = [str(each) for each in now.problems if each.is_error]
+    if now.source_error is not None:
+        note = "the manifest cannot be read; what is in force stays"
+        return replace(made, errors=(now.source_error,), notes=(note, *made.notes))
+    if not errors:
+        return made
+    revision = (now.revision.attempted or "")[:_SHOWN]
+    note = f"revision {revision} is refused for its errors; what is in force stays"
+    return replace(made, errors=tuple(errors), notes=(note, *made.notes))
 
 
 def _unhurried(ground: Ground, windows: Windows) -> Ground:

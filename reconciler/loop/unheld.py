@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from reconciler.plan.actions import Plan, StopBackend
-from reconciler.plan.changes import CHANGING, STARTING, NodeChanges
+from reconciler.plan.changes import CHANGING, STARTING, Change, NodeChanges
 from reconciler.plan.desired import Desired, WaitingRevision
 from reconciler.plan.ids import ModelName
 
@@ -32,6 +32,23 @@ def begun_told(made: NodeChanges, held: Plan, waiting: WaitingRevision | None) -
         for each in made.changes
     )
     return replace(made, changes=changes)
+
+
+def awaiting(now: NodeChanges, coming: NodeChanges, waiting: WaitingRevision) -> NodeChanges:
+    """What a revision that waits would change, beside what the one in force does meanwhile
+    (`now`)."""
+    under_way = {
+        each.model: each for each in now.changes if each.verb in CHANGING and each.held is None
+    }
+
+    def told(each: Change) -> Change:
+        if (mine := under_way.get(each.model)) is not None:
+            return mine
+        return replace(each, held=each.held or _AWAITED) if each.verb in CHANGING else each
+
+    notes = dict.fromkeys((waiting.reason, *now.notes, *coming.notes))
+    changes = tuple(map(told, coming.changes))
+    return replace(coming, changes=changes, order=now.order, notes=tuple(notes))
 
 
 def unheld(wanted: Desired) -> Desired:

@@ -92,7 +92,7 @@ class Planned:
 class NodeChanges:
     """All models of one node, sorted by name. `notes`: what holds up the node as a whole. `gpus`:
     those whose memory is told; `host`: None: its memory is not told. `order`: what would be done,
-    in its order."""
+    in its order. `errors`: for which the newest revision is not in force, as lines."""
 
     node: NodeName
     changes: tuple[Change, ...]
@@ -102,6 +102,7 @@ class NodeChanges:
     host: Balance | None = None
     order: tuple[Planned, ...] = ()
     evictions: tuple[Evicted, ...] = ()
+    errors: tuple[str, ...] = ()
 
     def count(self, verb: Verb) -> int:
         return sum(change.verb is verb for change in self.changes)

@@ -37,6 +37,7 @@ def node_as_json(node: NodeChanges) -> Json:
             for each in node.evictions
         ],
         "notes": list(node.notes),
+        "errors": list(node.errors),
     }
 
 
@@ -65,6 +66,7 @@ def node_from_json(told: Json) -> NodeChanges:
             for each in told["evictions"]
         ),
         notes=tuple(told["notes"]),
+        errors=tuple(told.get("errors", ())),
     )
 
 

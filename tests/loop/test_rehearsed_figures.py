@@ -6,8 +6,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from reconciler.cli.exits import ExitCode
+from reconciler.cli.plan import exit_code
 from reconciler.plan.changes import Change, NodeChanges, Verb
 from reconciler.plan.phase import State
+from reconciler.source.snapshot import Snapshot
 from tests.backend.build import llama_server
 from tests.gguf_file import Tensor, header
 from tests.loop.whole import Node, node_of
@@ -38,8 +41,8 @@ def model(name: str, source: str = "gguf/org_one", **fields: object) -> dict[str
     return {"name": name, "source": source, "gpus": 1, **fields}
 
 
-def text(*models: dict[str, object]) -> str:
-    spec = {"allow_empty": True, "models": list(models)}
+def text(*models: dict[str, object], **fields: object) -> str:
+    spec = {"allow_empty": True, "models": list(models), **fields}
     document = {
         "apiVersion": "xgen.io/v1alpha1",
         "kind": "ModelManifest",
@@ -149,3 +152,62 @@ async def test_what_several_models_share_is_downloaded_once(node: Node) -> None:
         "e": (0, "a"),
     }
     assert all(each.fetch for each in made.changes)
+
+
+async def own(node: Node) -> NodeChanges:
+    told = await node.rehearsals.rehearse(None)
+    assert told.changes is not None
+    return told.changes
+
+
+async def test_what_a_waiting_revision_would_change_is_told_whole_and_held(node: Node) -> None:
+    node.take_up(text(model("a"), model("b", gpus=0), model("c", gpus=0), stop_limit=0))
+    await node.until_at_rest()
+    assert exit_code([await own(node)]) == ExitCode.OK
+
+    changed = model("a", extra_args={"ctx_size": 4096})
+    node.take_up(text(changed, model("b", gpus=0, aliases=["x"]), stop_limit=0))
+    assert await node.until_at_rest() == ()
+    made = await own(node)
+
+    assert {each.model: (each.verb, each.held) for each in made.changes} == {
+        "a": (Verb.SURGE, "all of it waits for a confirmation"),
+        "b": (Verb.REROUTE, "all of it waits for a confirmation"),
+        "c": (Verb.STOP, "all of it waits for a confirmation"),
+    }
+    assert made.order == ()
+    assert made.notes[0].startswith("revision r2 waits for confirmation: it would stop 1 of 3")
+    assert exit_code([made]) == ExitCode.CHANGES
+
+
+async def test_why_the_newest_revision_is_not_in_force_is_told(node: Node) -> None:
+    node.take_up(text(model("a")))
+    await node.until_at_rest()
+    node.take_up(text(model("a", typo=1)))
+    await node.until_at_rest()
+
+    made = await own(node)
+
+    error = made.errors[-1]
+    assert error.startswith("models.yaml:1:")
+    assert "typo" in error
+    assert made.notes == ("revision r2 is refused for its errors; what is in force stays",)
+    assert (one(made, "a").verb, exit_code([made])) == (Verb.UNCHANGED, ExitCode.ERROR)
+
+    node.take_up(text(model("a")))
+    await node.until_at_rest()
+    assert exit_code([await own(node)]) == ExitCode.OK
+
+
+async def test_a_manifest_that_cannot_be_read_is_told(node: Node) -> None:
+    node.take_up(text(model("a")))
+    await node.until_at_rest()
+    node.intent.offer(
+        Snapshot(location="here", revision="", error="cannot read here: it is not there")
+    )
+    await node.until_at_rest()
+
+    made = await own(node)
+
+    assert made.errors == ("cannot read here: it is not there",)
+    assert exit_code([made]) == ExitCode.ERROR
