@@ -11,7 +11,8 @@ from tests.bench import idle, leaving, small
 from tests.bench.results import ALONE, Part
 from tests.e2e.agent import REPOSITORY
 
-pytestmark = pytest.mark.slow
+# All parts run in the first test's fixture.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 _OURS = {"agent", "aiohttp", "connection", "uvicorn"}
 _THEIRS = {"nginx", "vllm-router"}
