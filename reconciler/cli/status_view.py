@@ -58,14 +58,20 @@ def readiness(server: Json) -> str:
 
 
 def _heading(server: Json) -> Text:
-    revision = (server.get("revision") or {}).get("applied")
     said = [
         f"agent {server.get('agent_version') or 'of an unknown version'}",
-        f"manifest {revision[:12]}" if revision else "no manifest yet",
+        _manifest(server.get("revision") or {}),
         readiness(server),
         *_gpus(server.get("gpu") or {}),
     ]
     return Text.assemble((str(server.get("node")), "bold"), f"  {', '.join(said)}\n")
+
+
+def _manifest(revision: Json) -> str:
+    """The one in force, and the newest one where that was not taken whole."""
+    applied, newest = revision.get("applied"), revision.get("attempted")
+    said = f"manifest {applied[:12]}" if applied else "no manifest yet"
+    return said if newest in (None, applied) else f"{said} (not taken: {newest[:12]})"
 
 
 def _gpus(gpu: Json) -> Iterator[str]:

@@ -109,7 +109,9 @@ def judged(attempt: Attempt, status: Status, now: Understanding, moment: str) ->
         said = now.waiting.reason
         return replace(attempt, outcome=Outcome.WAITING, reason=said, settled_at=None, seconds=None)
     if not now.whole:
-        problems = [str(each) for each in now.problems if each.is_error]
+        errors = [each for each in now.problems if each.is_error]
+        of_files = [each for each in errors if each.place is not None]
+        problems = [str(each) for each in of_files or errors]  # the rest says what comes of them
         said = f"{len(problems)} error{'' if len(problems) == 1 else 's'}"
         refused = replace(attempt, problems=tuple(problems[:_TOLD]))
         return _settled(refused, Outcome.REFUSED, f"{said}; what runs stays as it is", moment)

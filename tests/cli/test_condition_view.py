@@ -92,3 +92,25 @@ def test_an_old_view_says_so(age: float, old: bool) -> None:
     with out.capture() as captured:
         out.print(render([server], width=200))
     assert ("n: all of this is as of 2026-03-01T12:00:00+00:00" in captured.get()) is old
+
+
+@pytest.mark.parametrize(
+    ("revision", "said"),
+    [
+        ({"applied": "a" * 40, "attempted": "a" * 40}, f"manifest {'a' * 12}, takes"),
+        (
+            {"applied": "a" * 40, "attempted": "b" * 40},
+            f"manifest {'a' * 12} (not taken: {'b' * 12}), takes",
+        ),
+        ({"applied": None, "attempted": "b" * 40}, f"no manifest yet (not taken: {'b' * 12}), "),
+        ({"applied": "a" * 40}, f"manifest {'a' * 12}, takes"),
+    ],
+)
+def test_the_newest_revision_is_named_where_it_was_not_taken(
+    revision: dict[str, str | None], said: str
+) -> None:
+    server = {"node": "n", "models": [], "ready": True, "revision": revision}
+    out = Console(file=io.StringIO(), width=200, color_system=None)
+    with out.capture() as captured:
+        out.print(render([server], width=200))
+    assert said in captured.get().splitlines()[0]

@@ -13,6 +13,7 @@ from reconciler.loop.intent import Understanding
 from reconciler.loop.revisions import Revisions
 from reconciler.loop.standing import Summary, Wish, model_facts, node_facts
 from reconciler.manifest.problem import Problem
+from reconciler.manifest.resolve import no_manifest
 from reconciler.plan.desired import Desired
 from reconciler.plan.ids import ModelName, NodeName, Place
 from reconciler.plan.phase import State
@@ -48,14 +49,18 @@ class Node:
         await self.revisions.open()
 
     async def see(
-        self, revision: str, *models: ModelStatus, problem: Problem | None = None
+        self,
+        revision: str,
+        *models: ModelStatus,
+        problem: Problem | None = None,
+        also: Problem | None = None,
     ) -> bool:
         now = Understanding(
             desired=Desired(node=NodeName("n"), revision=revision),
             revision=Revision(attempted=revision),
             location="/x",
             whole=problem is None,
-            problems=(problem,) if problem is not None else (),
+            problems=tuple(each for each in (also, problem) if each is not None),
         )
         return await self.revisions.see(_status(now, *models), now)
 
@@ -127,6 +132,17 @@ async def test_a_refused_revision_keeps_its_errors(node: Node) -> None:
     await node.see("r3", SERVES)
     assert node.outcomes == [("r1", "applied"), ("r2", "refused"), ("r3", "applied")]
     assert node.revisions.attempts[1].problems == (str(WRONG),)
+
+
+async def test_that_no_manifest_is_left_is_no_error_beside_what_is_wrong_with_it(
+    node: Node,
+) -> None:
+    """`validate` counts that one, too."""
+    await node.see("r1", SERVES, problem=WRONG, also=no_manifest(1))
+    assert node.last.problems == (str(WRONG),)
+    assert node.last.reason.startswith("1 error; ")
+    await node.see("r2", SERVES, problem=no_manifest(0))
+    assert node.last.problems == (str(no_manifest(0)),)
 
 
 async def test_one_that_was_not_done_is_superseded(node: Node) -> None:
