@@ -27,6 +27,7 @@ from reconciler.plan.memory import HOST, Pool
 from reconciler.plan.observed import EffectKind, FilesMissing, ObservedModel
 from reconciler.plan.phase import State
 from reconciler.plan.rehearsal import Rehearsal
+from reconciler.plan.step import TRIED
 
 _REMOVED = "removed from the manifest, and not running"
 _UNBORN = re.compile(r"\bpid -\d+")
@@ -263,7 +264,9 @@ def _reason(case: _Case, verb: Verb, not_here: str | None) -> str:
     if verb in (Verb.STOP, Verb.START) and case.blocked is not None:
         said += f"; {case.blocked}"
     elif verb is Verb.START and now is not None:
-        said += f" (now {now.state}: {now.reason})"
+        known = said.partition(TRIED)[2]
+        is_told = known != "" and known in now.reason
+        said += f" (now {now.state})" if is_told else f" (now {now.state}: {now.reason})"
     auto = case.wanted is not None and case.wanted.strategy is Strategy.AUTO
     if verb is Verb.SURGE and auto and not case.rooms_known:
         said += ", if there is memory for both"

@@ -27,6 +27,10 @@ from reconciler.plan.wording import GIVING_UP_WOULD_DO, as_written, ordinal
 _GIVES_UP = "no room for the files of both, and `keep_last_good: false` gives up what serves"
 
 
+TRIED = " try, after: "
+"""What stands before the failure for which a start is not the first one."""
+
+
 def next_step(case: Case, now: float) -> Step:
     """Decide for one model; at most one effect at a time (R6)."""
     effect = case.seen.in_flight
@@ -166,7 +170,7 @@ def _towards(case: Case, wanted: DesiredModel, now: float) -> Step:
     barred = _gives_up(case, wanted, failure, now) or _barred(case, failure, now)
     if barred is not None:
         return barred
-    again = f"; {ordinal(failure.count + 1)} try, after: {failure.reason}" if failure else ""
+    again = f"; {ordinal(failure.count + 1)}{TRIED}{failure.reason}" if failure else ""
     if case.instance is None:
         if case.seen.unoffered is not None:
             return Step(state=State.PENDING, reason=f"waits: {case.seen.unoffered}")

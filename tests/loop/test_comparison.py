@@ -9,7 +9,7 @@ from reconciler.plan.changes import Change, FieldChange, NodeChanges, Verb
 from reconciler.plan.desired import Desired, DesiredModel, Elsewhere, SecretRef, Strategy, Timeouts
 from reconciler.plan.ids import FilesDigest, Instance, ModelName, NodeName, Nonce
 from reconciler.plan.memory import HOST, Need, Room
-from reconciler.plan.observed import Observed, ObservedModel, ObservedProcess
+from reconciler.plan.observed import Failure, Observed, ObservedModel, ObservedProcess
 from reconciler.plan.phase import State
 from reconciler.plan.rehearsal import files_of, planner_alone, rehearse
 from tests.plan.world import desired_model
@@ -88,6 +88,26 @@ def test_what_is_new_is_started_and_said_to_be_fetched() -> None:
 
     assert (change.verb, change.fetch, change.download_bytes) == (Verb.START, True, 5)
     assert (change.state, change.fields) == (None, ())
+
+
+def test_a_failure_is_told_once() -> None:
+    failure = Failure(
+        spec_hash=OLD.spec_hash,
+        files_digest=FilesDigest("f1"),
+        at=1.0,
+        count=1,
+        reason="killed by SIGKILL",
+        during="run",
+    )
+    seen = ObservedModel(name=M, files=files_of(FilesDigest("f1")), failure=failure)
+    there = Observed(processes_read=True, models={M: seen})
+    desired = Desired(node=NodeName("n"), revision="r", models=(OLD,))
+    why = "suspended by kim: killed by SIGKILL"
+    present = {M: Present(state=State.ERROR, reason=why, desired=OLD)}
+    ahead = rehearse(there, planner_alone(desired, 500.0), 500.0)
+
+    reason = only(compared(desired, ahead, present)).reason
+    assert reason.endswith("; 2nd try, after: killed by SIGKILL (now error)")
 
 
 def test_what_goes_to_another_node_stops_for_that() -> None:
