@@ -102,5 +102,6 @@ FULL = node(
     ),
     evictions=(Evicted(prefix="gguf/org_gone", revision="ab" * 32, size_bytes=4 * GIB),),
     notes=("suspended: nothing is started or stopped",),
+    errors=("prod.yaml:7:9: spec.models[0].typo: unknown key",),
 )
 PLAN = (FULL, node(name="node-b"))

@@ -47,6 +47,7 @@ def shown(*nodes: NodeChanges, columns: int = 200, colours: bool = False) -> str
         "  leaves the cache to make room: gguf/org_gone @ abababababab (4.0 GiB)",
         "  memory: 8.0 GiB of 64.0 GiB used, 18.0 GiB then",
         "  nothing runs here, and nothing would",
+        "  error: prod.yaml:7:9: spec.models[0].typo: unknown key",
         "1 to start, 2 to restart, 1 to stop, 1 to surge, 1 to reroute, 1 refused, 1 held back, "
         "1 unchanged; 7.0 GiB to download, and 1 of unknown size; 4.0 GiB leave the cache; "
         "longest gap about 39 s, and 1 not known",
