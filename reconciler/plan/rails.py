@@ -81,8 +81,9 @@ def confirmed_by_name(
 def railed(case: Case, step: Step, desired: Desired, maintenance: Maintenance | None) -> Step:
     """The same step, unless this model is suspended, its stop waits for a confirmation, or what
     serves would be stopped while no maintenance window is open (`maintenance` None: there are
-    none)."""
-    if desired.suspends(case.name):
+    none). A surge that has come so far that the new process serves is ended all the same: nobody
+    loses anything by the end of the old one."""
+    if desired.suspends(case.name) and not _ends_surge(case, step.action):
         return held_back(step, "held back")
     waiting = desired.waiting
     if waiting is not None and case.wanted is None and case.name in waiting.stops:
@@ -164,6 +165,20 @@ def notes_of(desired: Desired) -> Iterator[str]:
 
 def _until(step: Step, why: str, maintenance: Maintenance) -> Step:
     return replace(held_back(step, why), deadline=maintenance.changes_at)
+
+
+def _ends_surge(case: Case, action: Action | None) -> bool:
+    """Whether it stops what a process of what is wanted has taken the place of, and serves."""
+    if not isinstance(action, StopBackend) or action.failure is not None:
+        return False
+    new, old = case.process, [each for each in case.surplus if each.nonce == action.nonce]
+    return (
+        new is not None
+        and case.runs_as_wanted
+        and not new.is_asked
+        and _serves(case, new)
+        and any(not each.loads and each.instance != new.instance for each in old)
+    )
 
 
 def _disrupts(case: Case, action: Action | None) -> bool:

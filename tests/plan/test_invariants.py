@@ -32,6 +32,7 @@ from tests.plan.world_checks import (
     check_keeps_the_gpu,
     check_kept,
     check_stops_tell_why,
+    check_what_may_begin,
     check_windows,
 )
 
@@ -237,8 +238,7 @@ class PlannerAgainstTheWorld(RuleBasedStateMachine):
         world = self.world
         names = [action.model for action in made.actions]
         assert len(set(names)) == len(names), "at most one effect for each model"
-        if world.manifest is None or world.suspend or not world.processes_read:
-            assert not made.actions
+        check_what_may_begin(world, made)
         taken = self.world.devices_in_use()
         for action in made.actions:
             assert action.reason

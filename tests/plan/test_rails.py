@@ -102,6 +102,42 @@ def test_a_suspended_model_that_crashes_stays_down() -> None:
     assert A not in world.processes
 
 
+@pytest.mark.parametrize("loaded", [False, True])
+def test_a_surge_that_was_begun_ends_with_one_process(loaded: bool) -> None:
+    """Suspended while the new process loads, or once it serves: the old one serves nobody then."""
+    world = serving(A, strategy=Strategy.SURGE)
+    (old,) = world.processes[A]
+    change(world, A, "new", Strategy.SURGE)
+    world.cached[A, desired_model(A, 2).spec_hash] = FilesDigest("f1")
+    (start,) = world.plan().actions
+    world.begin(start)
+    if loaded:
+        world.finish_well()
+    world.suspensions = (OF_A,)
+
+    made = settle(world)
+
+    stops = [each for plan in made for each in plan.actions]
+    assert [(type(each), getattr(each, "nonce", None)) for each in stops] == [
+        (StopBackend, old.nonce)
+    ]
+    assert len(world.processes[A]) == 1
+    assert made[-1].outlook[0].state is State.LOADED
+
+
+def test_both_processes_of_a_surge_stay_where_neither_is_wanted_any_more() -> None:
+    world = serving(A, strategy=Strategy.SURGE)
+    change(world, A, "new", Strategy.SURGE)
+    world.cached[A, desired_model(A, 2).spec_hash] = FilesDigest("f1")
+    (start,) = world.plan().actions
+    world.begin(start)
+    world.finish_well()
+    change(world, A, "removed", Strategy.SURGE)
+    world.suspensions = (OF_A,)
+    assert all(not plan.actions for plan in settle(world))
+    assert len(world.processes[A]) == 2
+
+
 @pytest.mark.parametrize("how", ["new", "removed", "disabled"])
 def test_what_serves_is_stopped_in_a_window_only(how: str) -> None:
     world = serving(A)

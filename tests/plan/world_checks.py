@@ -29,10 +29,25 @@ def check_is_deterministic(world: World, made: Plan) -> None:
     assert plan(other, turned, world.now) == made
 
 
+def check_what_may_begin(world: World, made: Plan) -> None:
+    """While all is suspended, only what ends a surge: a stop of what serves nobody any more, or to
+    take it back."""
+    if world.manifest is None or not world.processes_read:
+        assert not made.actions
+    for action in made.actions if world.suspend else ():
+        if isinstance(action, KeepBackend):
+            continue
+        assert isinstance(action, StopBackend)
+        wanted = world.wanted_instance(action.model)
+        others = [each for each in world.processes[action.model] if each.nonce != action.nonce]
+        assert [(each.instance, each.is_sound) for each in others] == [(wanted, True)]
+        assert others[0].loaded_at is not None
+
+
 def check_kept(world: World, made: Plan) -> None:
     """A process that still drains serves again exactly where nothing serves in its place."""
     kept = {action.nonce for action in made.actions if isinstance(action, KeepBackend)}
-    if world.manifest is None or world.suspend or not world.processes_read:
+    if world.manifest is None or not world.processes_read:
         assert not kept
         return
     due = set()
