@@ -67,7 +67,7 @@ def _said(found: Sequence[Audited], bad: Sequence[Audited]) -> str:
         unsure = sum(each.proof is Proof.NONE for each in bad)
         files = count(len(found), "file")
         said = [f"{len(bad) - unsure} of {files} damaged"] if len(bad) > unsure else []
-        said += [f"of {unsure} of {files} nobody can tell"] if unsure else []
+        said += [f"{unsure} of {files} in doubt"] if unsure else []
         return (
             f"{' and '.join(said)}, {lost} of {total}; an agent that needs them fetches them again"
         )

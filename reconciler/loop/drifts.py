@@ -199,7 +199,7 @@ def _mending(kind: DriftKind, model: ModelStatus) -> str:
     match state:
         case State.CACHING:
             return "its files are looked at, and what is missing or in doubt is fetched"
-        case State.LOADED if kind is DriftKind.FILES_CHANGED:
+        case State.LOADED | State.PENDING if kind is DriftKind.FILES_CHANGED:
             return "its files are to be looked at"
         case State.LOADING | State.LOADED:
             return "its process was started again"

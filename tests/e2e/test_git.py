@@ -12,6 +12,7 @@ import pytest
 from tests.cli.command import xgen_model
 from tests.e2e.agent import Agent, is_alive
 from tests.e2e.manifests import manifest, model
+from tests.e2e.test_history import wait_outcomes
 from tests.source.git_repository import Repository
 from tests.waiting import wait_for, wait_until
 
@@ -150,6 +151,7 @@ def test_nothing_that_happens_to_the_repository_stops_a_model(
     gone = repository.push({"x": "x"})
     assert "there is no prod" in agent.wait_condition("SourceReady", "False")["message"]
     wait_revision(agent, applied=good, attempted=gone)
+    wait_outcomes(agent, "refused", "refused", "applied")
 
     repository.run("update-ref", "-d", "refs/heads/main", folder=repository.bare)
     _wait_said(agent, "no branch and no tag main")

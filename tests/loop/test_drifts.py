@@ -166,6 +166,8 @@ def test_that_it_served_on_is_told_and_no_start_that_never_was(node: Node) -> No
     )
     node.see(model(pid=7))
     node.drifts.cache_changed(doubted)
+    (drift,) = node.see(model(target=target(State.PENDING), pid=7))
+    assert drift.done == "its files are to be looked at"
     (drift,) = node.see(model(target=target(State.CACHING), pid=7))
     assert drift.what.startswith("a.gguf of gguf/a looks changed since it was fetched, and nobody")
     node.see(model(pid=7))
