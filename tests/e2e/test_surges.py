@@ -302,3 +302,23 @@ def test_a_real_model_changes_under_load_without_a_gap(make_agent: MakeAgent) ->
 
     assert now["state"] == "loaded"
     assert set(users.answers) == {200}
+
+
+@pytest.mark.slow
+def test_a_change_in_whose_middle_all_is_suspended_ends_with_one_process(agent: Agent) -> None:
+    agent.write(manifest(model("a")))
+    agent.start()
+    agent.wait_up()
+    old = agent.wait_state("a", "loaded")["pid"]
+    gate = agent.root / "may-load"
+    agent.write(manifest(model("a", env=f'{{STAND_IN: "--ready-when {gate}"}}')))
+    coming = agent.wait_model("a", lambda entry: (entry["target"] or {}).get("pid") is not None)
+    said = xgen_model("suspend", "--by", "kim", "--data-dir", agent.data)
+    assert said.returncode == 0, said.stderr
+    gate.touch()
+
+    now = agent.wait_model("a", lambda entry: entry["pid"] != old and not entry["draining"])
+
+    assert (now["pid"], now["state"], now["target"]) == (coming["target"]["pid"], "loaded", None)
+    assert agent.processes() == [now["pid"]]
+    assert agent.stop() == 0
