@@ -71,6 +71,16 @@ def members(group: Path) -> frozenset[int]:
     return frozenset(found - {0})  # 0: of a pid namespace that we cannot see
 
 
+def died_in(group: Path, pid: int, proc: Path = _PROC) -> bool:
+    """Whether this zombie was in it: that is told until it is reaped, its environment is not."""
+    try:
+        lines = (proc / str(pid) / "cgroup").read_text(encoding="ascii").splitlines()
+    except (OSError, ValueError):
+        return False
+    own = next((line.removeprefix("0::") for line in lines if line.startswith("0::")), "")
+    return Path(own.removesuffix(" (deleted)")).name == group.name
+
+
 def kill(group: Path) -> None:
     """SIGKILL to all at once, where the kernel can."""
     with contextlib.suppress(OSError):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from reconciler.apply.cgroup import kill, members, recorded
+from reconciler.apply.cgroup import died_in, kill, members, recorded
 from reconciler.apply.leader import Leader, send
 from reconciler.apply.reaper import reap
 from reconciler.apply.records import SpawnRecord
@@ -92,7 +92,24 @@ class Kin:
         for member in found:
             if not member.alive and not (held and member.pid == self.record.pid):
                 reap(member)
+        for orphan in self._unseen_orphans(table):
+            reap(orphan)
         return alive
+
+    def _unseen_orphans(self, table: ProcessTable) -> list[Process]:
+        """Zombies that came to us, and had died before any look: only their group tells whose."""
+        group, known = self._group, {each.pid for each in self._found}
+        if group is None:
+            return []
+        return [
+            each
+            for each in table.values()
+            if not each.alive
+            and each.parent == os.getpid()
+            and each.pid not in known
+            and each.pid != self.record.pid
+            and died_in(group, each.pid)
+        ]
 
     def send(self, processes: Sequence[Process], number: signal.Signals) -> None:
         """Signal these, each proven anew; the leader's own group at once, while that is safe."""

@@ -13,6 +13,7 @@ from reconciler.cli.condition_view import every, short
 from reconciler.cli.table import Column, table
 from reconciler.plan.gpu_mode import GpuMode
 from reconciler.plan.wording import span
+from reconciler.status import DriftKind
 
 _COLUMNS = (
     Column(title="NODE"),
@@ -185,7 +186,8 @@ def _notes(server: Json, *, verbose: bool) -> Iterator[RenderableType]:
 def _drift(subject: object, drift: Iterable[Json]) -> Iterator[Text]:
     """What came to be otherwise by itself, and what was done about it."""
     for each in drift:
-        yield Text(f"\n{subject}: {each['what']}; {each['done']}", style="yellow")
+        of = f"engine of {subject}" if each["kind"] == DriftKind.LAUNCH_DIFFERS else subject
+        yield Text(f"\n{of}: {each['what']}; {each['done']}", style="yellow")
 
 
 def _old(server: Json, loop: Json) -> str:

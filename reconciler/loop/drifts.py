@@ -20,7 +20,7 @@ _FROM_OUTSIDE = frozenset({"SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT"})
 """Signals that somebody sends; others are faults of the process."""
 _HOPELESS = (State.ERROR, State.BLOCKED)
 _RAILS = (Reason.SUSPENDED, Reason.HELD)
-_LEFT = "nothing is restarted for it; used from the next start on"
+_LEFT = "nothing is restarted for it"
 _TOLERATED = "nothing is killed; what it holds counts as used"
 
 _MOVING = frozenset({DriftKind.GPU_STRANGER, DriftKind.FILES_CHANGED})

@@ -87,6 +87,18 @@ async def test_who_hides_from_its_leaders_death_goes_after_it(
     assert not lives(hidden)
 
 
+async def test_who_hides_and_dies_before_anybody_looked_is_reaped(
+    ours: Path, world: World, hidden: int
+) -> None:
+    (view,) = world.backends.live()
+
+    os.kill(hidden, signal.SIGKILL)
+
+    await world.until(lambda: read_process(hidden) is None, "it is reaped")
+    assert [each.nonce for each in world.backends.live()] == [view.nonce]
+    await world.stop(view, stop_seconds=0.05)
+
+
 async def test_the_next_agent_finds_who_hides(ours: Path, world: World, hidden: int) -> None:
     (view,) = world.backends.live()
     await world.backends.close()
