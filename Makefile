@@ -16,7 +16,7 @@ KUBECTL_SHA256  := ccfe163c2eff9d4f6e58f416faba27abc03066bf2f6a41977d617630a240b
 # Tests side by side. More than two on two cores is not faster, and makes every deadline shorter.
 WORKERS ?= 2
 
-.PHONY: demo run test test-slow test-net test-engines gpu-check soak chaos check bench compiler git sshd schema clean help
+.PHONY: demo run test test-slow test-net test-engines engines gpu-check soak chaos check bench compiler git sshd schema clean help
 .DELETE_ON_ERROR:
 
 demo: $(DEMO)  ## one node, a real small model; DEMO_ARGS=--once ends after the answers
@@ -34,7 +34,9 @@ test-slow: $(DEV) compiler git  ## the rest: hubs and caches that are killed, fi
 test-net: $(DEV) $(KUBECTL) compiler git sshd  ## real servers and clients: git over TLS and ssh; kubectl
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m net $(TEST_ARGS)
 
-test-engines: $(DEV) $(AIPERF) $(VLLM) $(LLAMA_CPP_PYTHON)  ## real llama.cpp and vLLM with real models: the SDKs and aiperf ask them
+engines: $(AIPERF) $(VLLM) $(LLAMA_CPP_PYTHON)  ## what test-engines installs: 10 min
+
+test-engines: $(DEV) engines  ## real llama.cpp and vLLM with real models: the SDKs and aiperf ask them
 	$(BIN)/python -m pytest -m engine $(TEST_ARGS)
 
 soak: $(DEV)  ## 50 parallel streams for a minute; 30 downloads whose agent is killed
