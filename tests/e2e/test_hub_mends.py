@@ -118,7 +118,8 @@ def test_what_is_damaged_in_the_hub_is_blocked_until_it_is_pushed_again(
     )
     assert after["target"]["reason"] == blocked
     assert (after["state"], after["pid"]) == ("loaded", before["pid"])
-    assert pulled_bytes(agent) == len(MINIMAL_GGUF) + 3 * len(LARGE)
+    every = len(MINIMAL_GGUF) + 3 * len(LARGE)
+    wait_until(lambda: pulled_bytes(agent) == every, what="the last bytes are counted")
     (failed,) = events(agent, "EffectFailed")
     assert (failed["reason"], failed["data"]["permanent"]) == (said, True)
 
