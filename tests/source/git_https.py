@@ -8,8 +8,10 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
+
+from tests.source.patient_handler import PatientHandler
 
 
 @dataclass(kw_only=True)
@@ -67,22 +69,8 @@ def serving(host: GitHost) -> Iterator[GitHost]:
         server.server_close()
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
+class _Handler(PatientHandler):
     git_host: GitHost
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Nobody reads it."""
-
-    def setup(self) -> None:
-        self.request.settimeout(30)
-        super().setup()
-
-    def handle(self) -> None:
-        try:
-            super().handle()
-        except OSError:  # a client that was killed, or that does not trust us
-            self.close_connection = True
 
     def do_GET(self) -> None:
         body = self._body()

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
@@ -20,6 +20,7 @@ from ruamel.yaml import YAML
 
 from tests.source.kubernetes_discovery import DOCUMENTS
 from tests.source.kubernetes_store import KINDS, Object, Refused, Store, as_line, metadata_of
+from tests.source.patient_handler import PatientHandler
 
 _PATH = re.compile(
     r"/api/v1(?:/namespaces/(?P<namespace>[^/]+))?/(?P<resource>configmaps|events|pods)(?:/(?P<name>[^/]+))?"
@@ -119,22 +120,8 @@ def serving(server: Server | None = None) -> Iterator[Server]:
         server.stop()
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
+class _Handler(PatientHandler):
     api: Server
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Nobody reads it."""
-
-    def setup(self) -> None:
-        self.request.settimeout(30)
-        super().setup()
-
-    def handle(self) -> None:
-        try:
-            super().handle()
-        except OSError:  # a client that has left, or that does not trust us
-            self.close_connection = True
 
     def do_GET(self) -> None:
         url = urlsplit(self.path)
