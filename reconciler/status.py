@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from reconciler.condition import Condition
 from reconciler.plan.actions import Plan
-from reconciler.plan.desired import Elsewhere, ModelSpec, ModelType, Timeouts
+from reconciler.plan.desired import Affinity, Elsewhere, ModelSpec, ModelType, Timeouts
 from reconciler.plan.ending import OnExit
 from reconciler.plan.gpu_mode import GpuMode
 from reconciler.plan.ids import FilesDigest, ModelName, NodeName, Nonce, Place, SpecHash
@@ -221,6 +221,7 @@ class ModelStatus:
     endpoint: Endpoint | None = None
     max_in_flight: int | None = None
     """How many requests may be passed on at a time; None: any number."""
+    affinity: Affinity = Affinity.NONE
     last_lines: tuple[str, ...] = ()
     log: str | None = None
     progress: Progress | None = None

@@ -11,7 +11,7 @@ from reconciler.backend.inventory import Inventory
 from reconciler.loop.engine_report import engine_of, reason_of, with_drift
 from reconciler.masking import is_secret_name, masked_argv
 from reconciler.plan.actions import Outlook, Plan, Target
-from reconciler.plan.desired import DesiredModel
+from reconciler.plan.desired import Affinity, DesiredModel
 from reconciler.plan.durations import UNTIMED, Durations, expected_load
 from reconciler.plan.gpu_roll import Roll
 from reconciler.plan.ids import ModelName, Nonce
@@ -114,6 +114,7 @@ def model_status(
         degraded=facts.degraded,
         endpoint=_endpoint(view, facts, outlook),
         max_in_flight=desired.max_in_flight if desired else None,
+        affinity=desired.affinity if desired else Affinity.NONE,
         last_lines=facts.last_lines if _is_in_trouble(outlook) else (),
         log=str(view.log_path) if view else None,
         progress=facts.progress or (facts.noticed.progress if facts.noticed else None),

@@ -40,6 +40,7 @@ def of_routing(model: DesiredModel) -> Fields:
     return {
         "priority": model.priority,
         "max_in_flight": model.max_in_flight,
+        "affinity": model.affinity,
         "strategy": model.strategy,
         "on_failure": model.on_failure,
         "keep_last_good": model.keep_last_good,

@@ -26,6 +26,7 @@ from reconciler.plan.checks import (
     file_of,
 )
 from reconciler.plan.desired import (
+    Affinity,
     Desired,
     DesiredModel,
     Elsewhere,
@@ -127,6 +128,7 @@ def _desired(entry: ManifestModel) -> DesiredModel:
         checks=checks,
         priority=model.priority,
         max_in_flight=model.max_in_flight,
+        affinity=Affinity(model.affinity),
         fallback=_fallback(entry, spec),
     )
 

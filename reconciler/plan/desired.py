@@ -37,6 +37,15 @@ class Refresh(StrEnum):
     AUTO = "auto"
 
 
+class Affinity(StrEnum):
+    """What draws a model's requests to one of its replicas: SESSION: that of the session's earlier
+    ones; PREFIX: that of those whose prompts begin alike."""
+
+    NONE = "none"
+    SESSION = "session"
+    PREFIX = "prefix"
+
+
 class Strategy(StrEnum):
     """How a process gives way to its successor. AUTO: a surge where there is room for both."""
 
@@ -128,6 +137,7 @@ class DesiredModel:
     priority: int = 0
     max_in_flight: int | None = None
     """How many requests may be passed on at a time; None: any number."""
+    affinity: Affinity = Affinity.NONE
     gpus: tuple[GpuUuid, ...] = ()
     """Resolved devices; empty on CPU."""
     gpus_to_spare: bool = False

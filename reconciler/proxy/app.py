@@ -27,6 +27,7 @@ from reconciler.proxy.management import Management
 from reconciler.proxy.metrics_page import AgentMetrics, BackendMetrics, EnginePages
 from reconciler.proxy.paths import Paths
 from reconciler.proxy.peeking import Peeking
+from reconciler.proxy.peers.side import ALONE, ClusterSide
 from reconciler.proxy.push_hook import Pushed, PushHook
 from reconciler.proxy.query import WithoutParameters
 from reconciler.proxy.rails import Resume, Suspend
@@ -53,6 +54,7 @@ def create_app(
     bounds: Bounds,
     pulse: Beats,
     upstream: Upstream,
+    cluster: ClusterSide = ALONE,
 ) -> ASGIApp:
     """The application; its lifespan opens and closes `upstream`, the client to the backends."""
     routes = Routes(board)
@@ -97,7 +99,7 @@ def create_app(
         default=_not_found,
         lifespan=lifespan,
     )
-    return Frame(TargetServer(router, board), board)
+    return Frame(TargetServer(router, board, cluster), board)
 
 
 class _Only:

@@ -7,6 +7,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from reconciler.proxy import errors, headers, reply
 from reconciler.proxy.board import StatusReader
+from reconciler.proxy.peers.side import ClusterSide
 from reconciler.proxy.query import take_parameter
 from reconciler.status import Status
 
@@ -18,9 +19,10 @@ _OUR_OWN = ("/healthz", "/readyz", "/metrics")
 class TargetServer:
     """ASGI middleware. The header counts where both are given."""
 
-    def __init__(self, app: ASGIApp, board: StatusReader) -> None:
+    def __init__(self, app: ASGIApp, board: StatusReader, cluster: ClusterSide) -> None:
         self._app = app
         self._board = board
+        self._cluster = cluster
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"].startswith(_OUR_OWN):
@@ -34,7 +36,8 @@ class TargetServer:
             return
         status = self._board.current()
         if target not in _names_of_self(status):
-            await reply.send_problem(scope, send, errors.unknown_target(target, (status.node,)))
+            known = (status.node, *self._cluster.peers.current().names)
+            await reply.send_problem(scope, send, errors.unknown_target(target, known))
             return
         kept = [(key, value) for key, value in scope["headers"] if key != _HEADER]
         await self._app({**scope, "headers": kept, "query_string": query}, receive, send)

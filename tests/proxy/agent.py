@@ -19,6 +19,7 @@ from reconciler.proxy.as_of import Beats
 from reconciler.proxy.bounds import Bounds
 from reconciler.proxy.forward import Upstream
 from reconciler.proxy.inflight import Traffic
+from reconciler.proxy.peers.side import ALONE, ClusterSide
 from reconciler.proxy.server import serve
 from reconciler.status import ModelStatus
 from tests.proxy.builders import STEADY, Board, Operators, status
@@ -110,6 +111,7 @@ async def running_agent(
     settings: Mapping[str, Any] | None = None,
     operators: Operators | None = None,
     pulse: Beats | None = None,
+    cluster: ClusterSide = ALONE,
     **serving: float,
 ) -> AsyncIterator[Agent]:
     """`settings` are its bounds, `serving` of the server."""
@@ -130,6 +132,7 @@ async def running_agent(
         bounds=Bounds(body_bytes=body_bytes, **settings or {}),
         pulse=pulse or STEADY,
         upstream=upstream,
+        cluster=cluster,
     )
     async with pages, aiohttp.ClientSession() as session, asyncio.timeout(_DEADLINE_SECONDS):
         server = asyncio.create_task(serve(app, sock, stop=stop, let_go=upstream.close, **serving))

@@ -1,0 +1,110 @@
+"""What is known of the other agents: immutable, and replaced as a whole when any of it changes.
+
+Load figures are not in it: they change with every request (`PeerLoads`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from reconciler.plan.desired import Affinity, ModelType
+from reconciler.plan.ids import ModelName, NodeName, SpecHash
+from reconciler.plan.peering import Address
+from reconciler.plan.phase import State
+from reconciler.proxy.peers.load import ModelLoad
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerModel:
+    """One model as a peer tells of it. `serves`: requests may be sent there. `serves_since`:
+    monotonic seconds here, from when on that was seen; None: since before we saw the peer, or it
+    does not."""
+
+    name: ModelName
+    type: ModelType
+    state: State
+    reason: str
+    aliases: tuple[str, ...] = ()
+    enabled: bool = True
+    serves: bool = False
+    serves_since: float | None = None
+    max_in_flight: int | None = None
+    affinity: Affinity = Affinity.NONE
+    retry_at: str | None = None
+    spec_hash: SpecHash | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """One other agent. `node`: None: it has never been seen. `because`: why it is not `reachable`;
+    None: it is. `since`: RFC 3339, UTC, of that change. `document`: its server object of
+    `/api/cluster/servers`, as JSON, as it is to be shown now."""
+
+    address: Address
+    document: bytes
+    node: NodeName | None = None
+    pod_name: str | None = None
+    pod_ip: str | None = None
+    reachable: bool = False
+    because: str | None = None
+    since: str | None = None
+    draining: bool = False
+    gpu_free_bytes: int | None = None
+    models: Mapping[ModelName, PeerModel] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peers:
+    """All known ones, without this node, sorted by node, then address."""
+
+    all: tuple[Peer, ...] = ()
+
+    def named(self, target: str) -> Peer | None:
+        """By node, pod name, or IP, in that order."""
+        for name_of in (_node, _pod_name, _ip, _host):
+            for peer in self.all:
+                if name_of(peer) == target:
+                    return peer
+        return None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """For messages: of those that have never been seen, the address."""
+        return tuple(peer.node or str(peer.address) for peer in self.all)
+
+
+NOBODY = Peers()
+
+
+class PeerReader(Protocol):
+    """The known peers; a change is a new object. Any node may ask at any moment: nothing waits."""
+
+    def current(self) -> Peers: ...
+
+
+class PeerLoads(Protocol):
+    """The newest load figures of peers' models, and where they are reported to."""
+
+    def load(self, peer: Address, model: ModelName) -> ModelLoad: ...
+
+    def heard(self, peer: Address, model: ModelName, load: ModelLoad) -> None:
+        """It came with an answer just now."""
+
+    def failed(self, peer: Address, because: str) -> None:
+        """A connection to it could not be made, or it broke off: it leaves the rotation now."""
+
+
+def _node(peer: Peer) -> str | None:
+    return peer.node
+
+
+def _pod_name(peer: Peer) -> str | None:
+    return peer.pod_name
+
+
+def _ip(peer: Peer) -> str | None:
+    return peer.pod_ip
+
+
+def _host(peer: Peer) -> str | None:
+    return peer.address.host
