@@ -2,11 +2,9 @@
 a window. Noted at once, carried out by the loop's next tick (R1), kept over restarts."""
 
 import asyncio
-import contextlib
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from reconciler.loop.commands import READ_SECONDS
+from reconciler.loop.inbox import Inbox
 from reconciler.plan.ids import ModelName
 
 
@@ -72,20 +70,8 @@ class Given:
     done: asyncio.Future[str]
 
 
-class Orders:
-    """The queue. `look_again`: makes the source be read at once; its event is set when it was."""
-
-    def __init__(
-        self,
-        *,
-        wake: Callable[[], None],
-        look_again: Callable[[], asyncio.Event],
-        read_seconds: float = READ_SECONDS,
-    ) -> None:
-        self._wake = wake
-        self._look_again = look_again
-        self._read_seconds = read_seconds
-        self._queue: list[Given] = []
+class Orders(Inbox[Given]):
+    """The queue of them."""
 
     async def suspend(
         self, model: ModelName | None, *, by: str, reason: str, until: str | None
@@ -97,28 +83,13 @@ class Orders:
 
     async def confirm(self, revision: str, *, by: str) -> str:
         """The manifest is read first: what waits is what is there now."""
-        read = self._look_again()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._read_seconds):
-                await read.wait()
+        await self._read_source()
         return await self._give(Confirm(revision=revision, by=by))
 
     async def hurry(self, *, by: str) -> str:
         return await self._give(Hurry(by=by))
 
-    def take(self) -> tuple[Given, ...]:
-        """All that came since the last call, for the loop."""
-        taken = tuple(self._queue)
-        self._queue.clear()
-        return taken
-
     async def _give(self, order: Order) -> str:
         """What came of it, as a sentence. Raises Rejected or Transient."""
-        given = Given(order=order, done=asyncio.get_running_loop().create_future())
-        self._queue.append(given)
-        self._wake()
-        try:
-            return await given.done
-        finally:
-            if given in self._queue:
-                self._queue.remove(given)
+        done: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        return await self._ask(Given(order=order, done=done), done)
