@@ -13,7 +13,7 @@ import msgspec
 
 from reconciler.apply.custody import HoldFolder
 from reconciler.atomic_file import cause_and_cure
-from reconciler.attempt import Attempt, Outcome, Shortfall
+from reconciler.attempt import Attempt
 from reconciler.errors import Transient
 from reconciler.own_files import FilesKept, OwnFile, OwnFiles
 
@@ -21,28 +21,11 @@ FILE = "revisions.json"
 VERSION = 1
 
 
-class _Shortfall(msgspec.Struct, frozen=True, kw_only=True):
-    model: str
-    reason: str
-
-
-class _Attempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Additions must be optional: the release before reads this file, too."""
-
-    revision: str
-    seen_at: str
-    outcome: Outcome
-    reason: str
-    settled_at: str | None = None
-    seconds: float | None = None
-    models: tuple[_Shortfall, ...] = ()
-    problems: tuple[str, ...] = ()
-    note: str = ""
-
-
 class _File(msgspec.Struct, frozen=True, kw_only=True):
+    """Additions to an attempt must be optional: the release before reads this file, too."""
+
     version: int
-    revisions: tuple[_Attempt, ...]
+    revisions: tuple[Attempt, ...]
 
 
 class _Version(msgspec.Struct):
@@ -104,8 +87,7 @@ class AttemptsFile:
 
 
 def _encode(attempts: Sequence[Attempt]) -> bytes:
-    told = tuple(msgspec.convert(each, _Attempt, from_attributes=True) for each in attempts)
-    file = _File(version=VERSION, revisions=told)
+    file = _File(version=VERSION, revisions=tuple(attempts))
     return msgspec.json.format(msgspec.json.encode(file), indent=1) + b"\n"
 
 
@@ -113,9 +95,4 @@ def _decode(content: bytes) -> tuple[Attempt, ...]:
     version = msgspec.json.decode(content, type=_Version).version
     if version != VERSION:
         raise ValueError(f"it has version {version}, this agent knows {VERSION}")
-    return tuple(map(_attempt, msgspec.json.decode(content, type=_File).revisions))
-
-
-def _attempt(told: _Attempt) -> Attempt:
-    models = tuple(Shortfall(model=each.model, reason=each.reason) for each in told.models)
-    return Attempt(**{**msgspec.structs.asdict(told), "models": models})
+    return msgspec.json.decode(content, type=_File).revisions
