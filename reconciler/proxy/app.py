@@ -19,6 +19,7 @@ from reconciler.proxy.engine_paths import ENGINE_PATHS, KEPT_BY_ENGINES, NOT_OFF
 from reconciler.proxy.feeds import Events, ModelLogs
 from reconciler.proxy.forward import Upstream
 from reconciler.proxy.frame import Frame
+from reconciler.proxy.guard import Guard
 from reconciler.proxy.health import Healthz, Readyz
 from reconciler.proxy.inference import Gateway, Inference
 from reconciler.proxy.inflight import Traffic
@@ -99,7 +100,7 @@ def create_app(
         default=_not_found,
         lifespan=lifespan,
     )
-    return Frame(TargetServer(router, board, cluster), board)
+    return Frame(Guard(TargetServer(router, board, cluster), cluster.token), board)
 
 
 class _Only:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from reconciler.proxy.errors import Header
+from reconciler.proxy.guard import MARKS
 
 _HOP_BY_HOP = frozenset(
     {
@@ -28,7 +29,7 @@ _NOT_TO_BACKEND = _HOP_BY_HOP | {
     b"cookie",
     b"x-request-id",
     b"x-target-server",
-    b"x-cluster-routed",
+    *MARKS,
 }
 _NOT_TO_CLIENT = _HOP_BY_HOP | {
     b"date",
