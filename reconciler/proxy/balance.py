@@ -1,27 +1,61 @@
-"""Which of several replicas a request goes to, and why (PURE)."""
+"""Which of several replicas a request goes to, and why (PURE).
 
+Compared one after the other (design §10): the breaker; how loaded the replica would be with this
+request, in flight per slot, in steps of half its slots; how tight its KV cache or GPU memory is;
+its recent time to first byte, in steps of about a factor of two; in flight per slot exactly; the
+local node; a draw. Steps, because small differences that are old or noise shall not send everybody
+to one replica, and because a slow one shall rest while quick ones have slots to spare.
+
+With an affinity the key's own order comes before all but the breaker: rendezvous hashing, weighted
+by slots. Who has more than its share of the load passes what comes on to the next in that order.
+"""
+
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 
+from reconciler.plan.desired import Affinity, JsonValue
 from reconciler.plan.ids import NodeName
 from reconciler.plan.peering import Address
+from reconciler.proxy.breaker import Standing
 from reconciler.proxy.peers.load import ModelLoad
+
+ASSUMED_SLOTS = 8
+"""Of a replica that takes any number at a time."""
+SLOW_START_SECONDS = 30.0
+"""A fresh replica takes a growing share of the requests, from a tenth on."""
+_FIRST_SHARE = 0.1
+LOAD_BOUND = 1.25
+"""With an affinity: how much of the mean load a replica may have, before others help it."""
+_TIGHT_KV = (0.8, 0.9, 0.95)
+_TIGHT_GPU_BYTES = 512 * 1024 * 1024
+_LEAST_SECONDS = 0.02
+"""Shorter times to first byte are alike."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """One loaded replica. `address`: None: it is on this node. `load`: with what we have sent there
-    and it does not count yet. `slots`: how many requests it works on at a time; None: any number.
-    `first_byte_seconds`: lately, decaying; `serving_seconds`: for how long; None: not known, or
-    long. `gpu_free_bytes`: of its node."""
+    """One loaded replica. `address`: None: it is on this node. `load`: as told last. `unreported`:
+    requests of ours that began there since, less those that ended. `slots`: how many requests it
+    works on at a time; None: any number. `first_byte_seconds`: lately, decaying; `serving_seconds`:
+    for how long; None: not known, or long. `gpu_free_bytes`: of its node. `pause_seconds`: until
+    its breaker lets a probe through."""
 
     node: NodeName
     address: Address | None
     load: ModelLoad
+    unreported: int = 0
     slots: int | None = None
     gpu_free_bytes: int | None = None
     first_byte_seconds: float | None = None
     serving_seconds: float | None = None
+    breaker: Standing = Standing.CLOSED
+    pause_seconds: float = 0.0
+
+    @property
+    def busy(self) -> int:
+        return max(0, self.load.in_flight + self.load.waiting + self.unreported)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,19 +68,176 @@ class Scored:
     why: str
 
 
-def rank(candidates: Sequence[Candidate]) -> tuple[Scored, ...]:
-    """Best first: fewest in flight per slot, then this node."""
-    scored = [_scored(candidate) for candidate in candidates]
-    return tuple(sorted(scored, key=lambda each: (each.score, each.candidate.node)))
+def rank(
+    candidates: Sequence[Candidate],
+    *,
+    affinity: Affinity = Affinity.NONE,
+    key: bytes | None = None,
+    tie: int = 0,
+) -> tuple[Scored, ...]:
+    """Best first. `key`: of `affinity_key`. `tie`: any number, another one for each request:
+    equal replicas share by it."""
+    draw = key if key is not None else tie.to_bytes(16, "big", signed=True)
+    known = [_first_byte(each) for each in candidates if each.first_byte_seconds is not None]
+    fastest = min(known, default=_LEAST_SECONDS)
+    scored = [_scored(each, draw, fastest) for each in candidates]
+    if affinity is not Affinity.NONE and key is not None:
+        scored = _by_key(scored, key)
+    return tuple(sorted(scored, key=lambda each: (each.score, _name(each.candidate))))
 
 
-def _scored(candidate: Candidate) -> Scored:
-    busy = candidate.load.in_flight + candidate.load.waiting
-    per_slot = busy / (candidate.slots or 1)
-    away = candidate.address is not None
-    where = f"at {candidate.address}" if away else "on this node"
+def admitted(ranked: Sequence[Scored]) -> tuple[Scored, ...]:
+    """Those of them that a request may go to now, best first.
+
+    Without any closed breaker one request at a time goes to the least bad replica. Nobody: such a
+    one is under way. A breaker never bars the only replica: that could not help anybody.
+    """
+    if len(ranked) == 1:
+        return tuple(ranked)
+    standings = {each.candidate.breaker for each in ranked}
+    if standings & _USABLE:
+        return tuple(each for each in ranked if each.candidate.breaker in _USABLE)
+    return () if Standing.PROBING in standings else tuple(ranked[:1])
+
+
+def explain(
+    ranked: Sequence[Scored],
+    *,
+    affinity: Affinity = Affinity.NONE,
+    key: bytes | None = None,
+    tie: int = 0,
+) -> dict[str, JsonValue]:
+    """Every figure that the order came from: with these, `rank` gives it again."""
+    return {
+        "affinity": affinity.value,
+        "key": None if key is None else key.hex(),
+        "tie": tie,
+        "candidates": [_figures(each) for each in ranked],
+    }
+
+
+_USABLE = frozenset({Standing.CLOSED, Standing.HALF_OPEN})
+
+
+def _scored(candidate: Candidate, draw: bytes, fastest: float) -> Scored:
+    slots, chance = _slots(candidate), _chance(draw, candidate)
+    waits = _held_back(candidate, chance)
+    per_slot = (candidate.busy + 1) / slots + waits
+    slower = math.log2(_first_byte(candidate) / fastest)
     return Scored(
         candidate=candidate,
-        score=(per_slot, float(away)),
-        why=f"{busy} in flight or waiting for {candidate.slots or 'any number of'} slots, {where}",
+        score=(
+            float(candidate.breaker not in _USABLE),
+            candidate.pause_seconds,
+            math.ceil(2 * per_slot) - 1.0,
+            float(_tightness(candidate)),
+            max(0.0, math.floor(slower + 0.5)),
+            per_slot,
+            float(candidate.address is not None),
+            chance,
+        ),
+        why=_why(candidate, fresh=waits > 0),
     )
+
+
+def _by_key(scored: Sequence[Scored], key: bytes) -> list[Scored]:
+    usable = [each.candidate for each in scored if each.candidate.breaker in _USABLE]
+    slots = sum(_slots(each) for each in usable) or 1
+    per_slot = LOAD_BOUND * (sum(each.busy for each in usable) + 1) / slots
+    return [_keyed(each, key, per_slot) for each in scored]
+
+
+def _keyed(scored: Scored, key: bytes, bound: float) -> Scored:
+    """`bound`: in flight per slot."""
+    candidate, slots = scored.candidate, _slots(scored.candidate)
+    most = max(math.ceil(bound * slots), math.ceil(slots / 2))
+    full = candidate.busy + 1 > most or _tightness(candidate) > 1
+    fresh = _held_back(candidate, _chance(key, candidate))
+    breaker, pause, *others = scored.score
+    if full or fresh:
+        return Scored(
+            candidate=candidate,
+            score=(breaker, pause, 1.0, *others),
+            why=f"{scored.why}; more than its share" if full else scored.why,
+        )
+    race = -math.log(1.0 - _chance(b"key:" + key, candidate)) / slots
+    return Scored(
+        candidate=candidate,
+        score=(breaker, pause, 0.0, race),
+        why=f"{scored.why}; within its share of {most}, in the key's order",
+    )
+
+
+def _slots(candidate: Candidate) -> int:
+    """Fewer than it should have, where requests wait within its engine."""
+    slots, load = candidate.slots or ASSUMED_SLOTS, candidate.load
+    return min(slots, max(1, load.in_flight - load.queued)) if load.queued else slots
+
+
+def _held_back(candidate: Candidate, chance: float) -> float:
+    """In flight per slot, on top of what is there."""
+    if candidate.serving_seconds is None:
+        return 0.0
+    share = max(_FIRST_SHARE, candidate.serving_seconds / SLOW_START_SECONDS)
+    return 1.0 if chance >= share else 0.0
+
+
+def _tightness(candidate: Candidate) -> int:
+    usage = candidate.load.kv_usage
+    if usage is not None:
+        return sum(usage >= step for step in _TIGHT_KV)
+    free = candidate.gpu_free_bytes
+    return int(free is not None and free < _TIGHT_GPU_BYTES)
+
+
+def _first_byte(candidate: Candidate) -> float:
+    """Seconds; where not known, as good as the best, so that it gets to be known."""
+    return max(candidate.first_byte_seconds or 0.0, _LEAST_SECONDS)
+
+
+def _chance(draw: bytes, candidate: Candidate) -> float:
+    """At least 0, less than 1: the same for the same draw and replica, on every node."""
+    digest = blake2b(candidate.node.encode() + b"\0" + draw, digest_size=8).digest()
+    return (int.from_bytes(digest, "big") >> 11) / (1 << 53)
+
+
+def _name(candidate: Candidate) -> tuple[str, str]:
+    return candidate.node, str(candidate.address or "")
+
+
+def _why(candidate: Candidate, *, fresh: bool) -> str:
+    slots = candidate.slots or "any number of"
+    said = [f"{candidate.busy} in flight or waiting for {slots} slots"]
+    if candidate.breaker is not Standing.CLOSED:
+        said.insert(0, f"breaker {candidate.breaker.value}")
+    if candidate.load.queued:
+        said.append(f"{candidate.load.queued} of them queued in its engine")
+    if candidate.load.kv_usage is not None:
+        said.append(f"KV cache {candidate.load.kv_usage:.0%} full")
+    if candidate.first_byte_seconds is not None:
+        said.append(f"first byte after {candidate.first_byte_seconds:.3g} s")
+    if fresh:
+        said.append(f"held back, serving for {candidate.serving_seconds:.0f} s only")
+    where = "on this node" if candidate.address is None else f"at {candidate.address}"
+    return ", ".join((*said, where))
+
+
+def _figures(scored: Scored) -> dict[str, JsonValue]:
+    candidate, load = scored.candidate, scored.candidate.load
+    return {
+        "node": candidate.node,
+        "address": None if candidate.address is None else str(candidate.address),
+        "in_flight": load.in_flight,
+        "waiting": load.waiting,
+        "queued": load.queued,
+        "kv_usage": load.kv_usage,
+        "unreported": candidate.unreported,
+        "slots": candidate.slots,
+        "gpu_free_bytes": candidate.gpu_free_bytes,
+        "first_byte_seconds": candidate.first_byte_seconds,
+        "serving_seconds": candidate.serving_seconds,
+        "breaker": candidate.breaker.value,
+        "pause_seconds": candidate.pause_seconds,
+        "score": list(scored.score),
+        "why": scored.why,
+    }
