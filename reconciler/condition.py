@@ -27,6 +27,7 @@ class ConditionType(StrEnum):
     ENGINES_USABLE = "EnginesUsable"
     CACHE_IN_BUDGET = "CacheInBudget"
     HISTORY_KEPT = "HistoryKept"
+    PEERS_FOUND = "PeersFound"
 
 
 ABNORMAL_IF_TRUE = frozenset(
@@ -89,6 +90,11 @@ class Reason(StrEnum):
     CANNOT_BE_USED = "CannotBeUsed"
     TOO_LARGE = "TooLarge"
     NOT_ON_DISK = "NotOnDisk"
+    # of the cluster
+    FOUND = "Found"
+    LOOKUP_FAILED = "LookupFailed"
+    SELF_MISSING = "SelfMissing"
+    NOT_HEADLESS = "NotHeadless"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from reconciler.manifest.policy import STRICT, Permissions
 from reconciler.plan.ending import OnExit
 from reconciler.plan.gpu_mode import GpuMode
 from reconciler.plan.ids import NodeName
+from reconciler.plan.peering import Peering
 from reconciler.plan.stop_limit import DEFAULT_STOP_LIMIT, StopLimit
 from reconciler.source.git_access import PUBLIC, GitAccess
 from reconciler.source.kubernetes_access import NO_CLUSTER, KubernetesAccess
@@ -54,6 +55,8 @@ class Settings:
     `stop_limit`: of models that one revision may stop unasked, where the manifest writes none.
     `on_exit`: what becomes of backends when the agent is told to end. `supervision`: what the
     supervisor said of itself; None: there is none.
+    `peers`: the other agents of the cluster; None: this one is alone. `cluster_token_file`: what
+    agents prove themselves to each other with; None: nothing is agreed on.
     `rename_node`: the old name that the data folder remembers and that may be given up (R2).
     """
 
@@ -87,6 +90,8 @@ class Settings:
     heartbeat_seconds: float = 15.0
     on_exit: OnExit = OnExit.AUTO
     supervision: Supervision | None = None
+    peers: Peering | None = None
+    cluster_token_file: Path | None = None
     rename_node: str | None = None
     pod_name: str | None = None
     pod_ip: str | None = None

@@ -1,5 +1,6 @@
 """Where the other agents of the cluster are looked for (PURE)."""
 
+import ipaddress
 from dataclasses import dataclass
 
 
@@ -30,3 +31,26 @@ class ListedPeers:
 
 
 Peering = DnsPeers | ListedPeers
+
+
+def normal_host(host: str) -> str:
+    """One spelling for one host: an IPv4 address that is mapped into IPv6 is that address, a zone
+    stands only where it means something, names are in lower case."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host.lower()
+    if isinstance(address, ipaddress.IPv4Address):
+        return str(address)
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(address) if address.is_link_local else str(address).partition("%")[0]
+
+
+def is_ip(host: str) -> bool:
+    """Rather than a name."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,266 @@
+"""Where the other agents are: found out again and again, from what `--peers` says."""
+
+import asyncio
+import ipaddress
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Protocol
+
+import structlog
+
+from reconciler.condition import Condition, ConditionType, Reason
+from reconciler.plan.peering import Address, DnsPeers, Peering, is_ip, normal_host
+from reconciler.proxy.peers.lookup import Hanging, Lookups, NoAnswer, Resolve, resolved
+from reconciler.proxy.peers.membership import (
+    NOBODY_YET,
+    Answer,
+    Trouble,
+    after_headless,
+    after_listed,
+)
+from reconciler.proxy.peers.own_address import OwnAddress
+from reconciler.proxy.peers.sameness import Sameness
+
+_log = structlog.get_logger("xgen.peers")
+
+_TOLD = 3
+"""Names in one message."""
+
+
+class Clock(Protocol):
+    """`monotonic`: seconds. `wall`: one of its moments as RFC 3339, UTC."""
+
+    def monotonic(self) -> float: ...
+    def wall(self, moment: float) -> str: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """In seconds. `between`: two looks, give or take a fifth. `retry`: instead, while something is
+    amiss. `limit`: after which a name counts as not to be looked up."""
+
+    between: float
+    retry: float = 5.0
+    limit: float = 5.0
+
+
+PACE_OF_DNS = Pace(between=5.0)
+PACE_OF_LIST = Pace(between=60.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """`addresses`: one for each other agent, sorted. `also`: the further addresses of an agent, by
+    the one that stands in `addresses`. `leaving`: those that are listed no more, and go unless they
+    are listed again. `problem`: why what was found last still counts; None: all is fine."""
+
+    addresses: tuple[Address, ...] = ()
+    also: Mapping[Address, tuple[Address, ...]] = field(default_factory=dict)
+    leaving: frozenset[Address] = frozenset()
+    problem: Condition | None = None
+
+
+class Discovery:
+    """`run` looks; all else may be called at any time from the event loop's thread."""
+
+    def __init__(
+        self,
+        peering: Peering,
+        *,
+        own: OwnAddress,
+        clock: Clock,
+        resolve: Resolve = resolved,
+        pace: Pace | None = None,
+    ) -> None:
+        self._headless = isinstance(peering, DnsPeers)
+        self._members = dict.fromkeys(_places(peering), NOBODY_YET)
+        self._own = own
+        self._clock = clock
+        self._resolve = resolve
+        self._pace = pace or (PACE_OF_DNS if self._headless else PACE_OF_LIST)
+        self._lookups = Lookups(limit_seconds=self._pace.limit)
+        self._selves: set[Address] = set()
+        self._sameness = Sameness()
+        self._found = Found()
+        self._news = asyncio.Event()
+        self._condition = _condition(
+            None, Reason.NOT_READ_YET, "not looked up yet", clock.wall(clock.monotonic())
+        )
+
+    def current(self) -> Found:
+        return self._found
+
+    async def newer_than(self, seen: Found) -> Found:
+        """Wait until what is known is not `seen`."""
+        while self._found is seen:
+            await self._news.wait()
+        return self._found
+
+    def condition(self) -> Condition:
+        """`PeersFound`, as it is now."""
+        return self._condition
+
+    def not_a_peer(self, address: Address) -> None:
+        """Behind it is this very agent. It counts as our own for as long as it is listed."""
+        self._selves.add(address)
+        self._sameness.part(address)
+        self._renew()
+
+    def same_agent(self, address: Address, other: Address) -> None:
+        """Behind both is one agent, and `address` is the one to use from now on; `other` stands in
+        `also`. The last call decides, so that a broken one can be swapped for the other."""
+        self._sameness.join(address, other)
+        self._renew()
+
+    def apart(self, address: Address) -> None:
+        """Takes `same_agent` back: behind it is another agent by now."""
+        self._sameness.part(address)
+        self._renew()
+
+    async def run(self) -> None:
+        """Look again and again, until cancelled."""
+        while True:
+            await self.look()
+            pace = self._pace
+            amiss = self._condition.status != "True"
+            seconds = min(pace.retry, pace.between) if amiss else pace.between
+            await asyncio.sleep(seconds * random.uniform(0.8, 1.2))
+
+    async def look(self) -> None:
+        """Once. Those that were not asked for longest go first: one that hangs keeps no other from
+        its turn for good."""
+        for place in list(self._members):
+            try:
+                answer = await self._ask(place)
+            except Hanging:
+                continue
+            except NoAnswer as exc:
+                answer = Answer(failure=str(exc))
+            except Exception as exc:  # noqa: BLE001  the task's boundary: it is told, and tried again
+                answer = Answer(failure=f"the agent fails with an error of its own: {exc!r}")
+            if self._take(place, answer) and not is_ip(place.host):
+                self._renew()  # the next name may take its time
+        self._renew()
+
+    async def _ask(self, place: Address) -> Answer:
+        if is_ip(place.host):
+            usable, own = self._sorted_out(lambda _: [place.host], place)
+        else:
+            work = partial(self._sorted_out, self._resolve, place)
+            usable, own = await self._lookups.ask(place.host, work)
+        if not usable:
+            raise NoAnswer("the name has no address that an agent could be reached at")
+        own |= usable & self._selves
+        return Answer(others=usable - own, own=own)
+
+    def _sorted_out(
+        self, resolve: Resolve, place: Address
+    ) -> tuple[frozenset[Address], frozenset[Address]]:
+        """All that an agent could be reached at, and those of them that are our own by their
+        looks. It blocks where `resolve` does."""
+        hosts = {normal_host(host) for host in resolve(place.host)}
+        usable = {Address(host=host, port=place.port) for host in hosts if _is_usable(host)}
+        return frozenset(usable), frozenset(filter(self._own.is_own, usable))
+
+    def _take(self, place: Address, answer: Answer) -> bool:
+        """Whether it changed anything."""
+        after = after_headless if self._headless else after_listed
+        before = self._members.pop(place)
+        member = after(before, answer, place=place, now=self._clock.monotonic())
+        self._members[place] = member
+        return (member.known, member.trouble) != (before.known, before.trouble)
+
+    def _renew(self) -> None:
+        listed: set[Address] = set()
+        leaving: set[Address] = set()
+        for member in self._members.values():
+            for address, since in member.known.items():
+                (listed if since is None else leaving).add(address)
+        own = frozenset[Address]().union(*(each.own for each in self._members.values()))
+        self._selves &= listed | leaving | own
+        known = (listed | leaving) - self._selves
+        self._sameness.keep(known)
+        listing = self._sameness.listing(known)
+        self._set_condition(len(listing))
+        problem = None if self._condition.status == "True" else self._condition
+        found = Found(
+            addresses=tuple(listing),
+            also={address: also for address, also in listing.items() if also},
+            leaving=frozenset(leaving - listed - self._selves),
+            problem=problem,
+        )
+        if found != self._found:
+            self._tell(found)
+            self._found = found
+            news, self._news = self._news, asyncio.Event()
+            news.set()
+
+    def _set_condition(self, count: int) -> None:
+        troubles = [each.trouble for each in self._members.values() if each.trouble is not None]
+        agents = f"{count} other agent{'' if count == 1 else 's'}"
+        if troubles:
+            reason, message = troubles[0].reason, f"{_told(troubles)}; {self._kept(agents)}"
+            status = None if reason is Reason.NOT_READ_YET else False
+        elif all(each.taken_up_at is not None for each in self._members.values()):
+            status, reason, message = True, Reason.FOUND, agents
+        else:
+            return
+        now = self._clock.wall(self._clock.monotonic())
+        condition = _condition(status, reason, message, now)
+        before = self._condition
+        if (condition.status, condition.reason) == (before.status, before.reason):
+            condition = _condition(status, reason, message, before.since)
+        self._condition = condition
+
+    def _kept(self, agents: str) -> str:
+        """What stays in force, and as of when."""
+        taken_up = [
+            each.taken_up_at
+            for each in self._members.values()
+            if each.trouble is not None and each.taken_up_at is not None
+        ]
+        if not taken_up:
+            return f"{agents} known so far"
+        return f"{agents} known, as of {self._clock.wall(min(taken_up))}"
+
+    def _tell(self, found: Found) -> None:
+        before, now = set(self._found.addresses), set(found.addresses)
+        if before != now:
+            new, gone = sorted(map(str, now - before)), sorted(map(str, before - now))
+            _log.info("peers changed", new=new, gone=gone, count=len(now))
+        was = self._found.problem.reason if self._found.problem else None
+        if found.problem is None and was is not None:
+            _log.info("peers can be found again")
+        elif found.problem is not None and found.problem.reason != was:
+            unusual = found.problem.status == "False"
+            say = _log.warning if unusual else _log.info
+            say("peers cannot be found", reason=found.problem.message)
+
+
+def _places(peering: Peering) -> tuple[Address, ...]:
+    if isinstance(peering, DnsPeers):
+        return (Address(host=peering.name, port=peering.port),)
+    return peering.addresses
+
+
+def _is_usable(host: str) -> bool:
+    address = ipaddress.ip_address(host)
+    return not (address.is_unspecified or address.is_multicast)
+
+
+def _told(troubles: list[Trouble]) -> str:
+    said = "; ".join(each.said for each in troubles[:_TOLD])
+    more = len(troubles) - _TOLD
+    return f"{said}; and {more} more" if more > 0 else said
+
+
+def _condition(status: bool | None, reason: Reason, message: str, since: str) -> Condition:
+    return Condition(
+        type=ConditionType.PEERS_FOUND,
+        status="Unknown" if status is None else str(status),
+        reason=reason,
+        message=message,
+        since=since,
+    )
