@@ -48,8 +48,8 @@ class Upstream:
     """The HTTP client to the backends, opened and closed with the application."""
 
     async def open(self) -> None:
-        self._pooled = Connector(limit=0, keepalive_timeout=_KEEPALIVE_SECONDS)
-        self._fresh = Connector(limit=0, force_close=True)
+        self._pooled = Connector(keepalive_seconds=_KEEPALIVE_SECONDS)
+        self._fresh = Connector()
 
     async def close(self) -> None:
         """Whose answer is not complete loses it, as if its backend had gone. May be repeated."""
@@ -82,7 +82,7 @@ async def _request(connector: Connector, call: Call, attempt: Attempt) -> aiohtt
     if isinstance(body, Pieces):
         sent = [*sent, ("content-length", str(body.size_bytes))]
     url = URL(f"http://{_address(call)}{call.target}", encoded=True)
-    response = await outgoing.post(connector, url, sent, _as_data(body), attempt)
+    response = await outgoing.request(connector, "POST", url, sent, _as_data(body), attempt)
     if not 200 <= response.status <= 599:  # 101 too: nobody asked for another protocol
         response.close()
         raise BackendLost(f"cannot pass on the answer of {_address(call)}: {response.status}")

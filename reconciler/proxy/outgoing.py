@@ -7,6 +7,8 @@ with a new version of it run tests/proxy, where every fault of a backend is play
 """
 
 import asyncio
+import ipaddress
+import socket
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from typing import IO
@@ -20,7 +22,14 @@ from multidict import CIMultiDict
 from yarl import URL
 
 _CONNECT_SECONDS = 5.0
-"""Backends are on this host: one that takes no connection in this time will not."""
+"""Backends are on this host, peers near: who takes no connection in this time will not."""
+_VANISHED = (
+    (socket.TCP_KEEPIDLE, 10),
+    (socket.TCP_KEEPINTVL, 5),
+    (socket.TCP_KEEPCNT, 4),
+    (socket.TCP_USER_TIMEOUT, 30_000),
+)
+"""30 s in all, in both directions."""
 _HEAD_LINE_BYTES = 64 * 1024
 _HEADERS = 1000
 """Of an answer; the client library's own limits are below what engines may send."""
@@ -42,7 +51,16 @@ class Attempt:
 
 
 class Connector(aiohttp.TCPConnector):
-    """For `post`. Notes whether a request had to have a connection made for it."""
+    """For `request`. Notes whether it had to have a connection made for it."""
+
+    def __init__(self, *, keepalive_seconds: float | None = None) -> None:
+        """`keepalive_seconds`: that an idle connection is kept; None: none is."""
+        if keepalive_seconds is None:
+            super().__init__(limit=0, force_close=True, socket_factory=_new_socket)
+        else:
+            super().__init__(
+                limit=0, keepalive_timeout=keepalive_seconds, socket_factory=_new_socket
+            )
 
     async def _create_connection(
         self,
@@ -72,7 +90,8 @@ class _Request(aiohttp.ClientRequest):
         if conn._connector.force_close:
             self.headers["Connection"] = "close"
         writer = StreamWriter(protocol, self.loop)
-        await writer.write_headers(f"POST {self.url.raw_path_qs} HTTP/1.1", self.headers)
+        line = f"{self.method} {self.url.raw_path_qs} HTTP/1.1"
+        await writer.write_headers(line, self.headers)
         await self.write_bytes(writer, conn)
         return aiohttp.ClientResponse(
             self.method,
@@ -88,12 +107,20 @@ class _Request(aiohttp.ClientRequest):
         )
 
 
-async def post(
-    connector: Connector, url: URL, headers: list[tuple[str, str]], data: Data, attempt: Attempt
+async def request(
+    connector: Connector,
+    method: str,
+    url: URL,
+    headers: list[tuple[str, str]],
+    data: Data | None,
+    attempt: Attempt,
 ) -> aiohttp.ClientResponse:
-    """The head of the answer. Raises aiohttp's errors, as its session does."""
+    """The head of the answer. Raises aiohttp's errors, as its session does.
+
+    With `Expect: 100-continue` among `headers`, `data` is asked for when the other side says so.
+    """
     loop = asyncio.get_running_loop()
-    request = _Request("POST", url, headers=headers, data=data, loop=loop)
+    request = _Request(method, url, headers=headers, data=data, loop=loop)
     request.attempt = attempt
     try:
         return await _send(connector, request)
@@ -110,6 +137,7 @@ async def _send(connector: Connector, request: _Request) -> aiohttp.ClientRespon
     try:
         assert connection.protocol is not None
         connection.protocol.set_response_params(
+            skip_payload=request.method == "HEAD",
             read_until_eof=True,
             auto_decompress=False,
             max_line_size=_HEAD_LINE_BYTES,
@@ -125,3 +153,15 @@ async def _send(connector: Connector, request: _Request) -> aiohttp.ClientRespon
     except BaseException:
         connection.close()
         raise
+
+
+def _new_socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    """To another host: one that is gone without a word is noticed within the time of the silence,
+    whether we wait for it or it does not take what we send."""
+    family, kind, protocol, _, where = address
+    made = socket.socket(family, kind, protocol)
+    if not ipaddress.ip_address(where[0]).is_loopback:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in _VANISHED:
+            made.setsockopt(socket.IPPROTO_TCP, option, value)
+    return made
