@@ -20,6 +20,8 @@ from reconciler.loop.leaving import Stays, every_stays, none_stays, suspended_st
 from reconciler.manifest.policy import Permissions
 from reconciler.node.announcement import words_of
 from reconciler.node.board import Board
+from reconciler.node.clock import SystemClock
+from reconciler.node.cluster import Cluster, open_cluster
 from reconciler.node.data_folder import DataFolder
 from reconciler.node.manifest_news import tell_of_manifest
 from reconciler.node.parts import Parts, assembled
@@ -75,15 +77,24 @@ async def run_agent(
             up = Up(url=_url(listener), node=node, board=board)
             folder.announce(up.url, words_of(settings))
             bind_contextvars(node=node)
-            assembly = assembled(
-                settings, node, board, shutdown.hurry, clock=clock, hold_folder=folder.hold
-            )
-            async with assembly as parts:
+            clock = clock or SystemClock()
+            async with (
+                open_cluster(settings, clock, listener.getsockname()[:2]) as cluster,
+                assembled(
+                    settings,
+                    node,
+                    board,
+                    shutdown.hurry,
+                    clock=clock,
+                    cluster=cluster.side,
+                    hold_folder=folder.hold,
+                ) as parts,
+            ):
                 _tell_of_the_start(settings, parts.journal, up)
                 folder.remember_name(node)
                 if on_up:
                     on_up(up)
-                survivors = await _run(parts, listener, shutdown, settings)
+                survivors = await _run(parts, cluster, listener, shutdown, settings)
     _log.info("agent ended", survivors=survivors)
     return 1 if survivors else 0
 
@@ -117,7 +128,11 @@ def _tell_of_the_start(settings: Settings, journal: Journal, up: Up) -> None:
 
 
 async def _run(
-    parts: Parts, listener: socket.socket, shutdown: Shutdown, settings: Settings
+    parts: Parts,
+    cluster: Cluster,
+    listener: socket.socket,
+    shutdown: Shutdown,
+    settings: Settings,
 ) -> list[str]:
     """Run the parts together until the end begins, and end them in order (R10)."""
     async with asyncio.TaskGroup() as tasks:
@@ -129,6 +144,7 @@ async def _run(
         ticking = tasks.create_task(parts.reconciler.run(), name="loop")
         counting = tasks.create_task(parts.tokens.run(), name="tokens")
         watching = tasks.create_task(parts.liveness.run(), name="liveness")
+        meeting = tasks.create_task(cluster.run(), name="cluster")
         await shutdown.begun.wait()
         stays, fate = _stays(parts, settings)
         parts.journal.record(
@@ -142,6 +158,7 @@ async def _run(
         telling.cancel()
         counting.cancel()
         watching.cancel()
+        meeting.cancel()
         parts.closed.set()
         cutting = tasks.create_task(_cut(serving, shutdown), name="cut")
         await asyncio.wait((serving,))

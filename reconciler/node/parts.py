@@ -82,6 +82,7 @@ from reconciler.proxy.app import create_app
 from reconciler.proxy.forward import Upstream
 from reconciler.proxy.inflight import Traffic
 from reconciler.proxy.management import Management
+from reconciler.proxy.peers.side import ALONE, ClusterSide
 from reconciler.settings import Settings
 from reconciler.source.last_good import LastGood
 from reconciler.source.manifest_source import ManifestSource
@@ -117,6 +118,7 @@ async def assembled(
     hurry: Hurry,
     *,
     clock: Clock | None = None,
+    cluster: ClusterSide = ALONE,
     hold_folder: HoldFolder = lambda: None,
 ) -> AsyncIterator[Parts]:
     """One agent's parts, opened; closed when the block is left. Raises Rejected.
@@ -332,6 +334,7 @@ async def assembled(
                 bounds=bounds_of(settings),
                 pulse=publisher.pulse,
                 upstream=upstream,
+                cluster=cluster,
             ),
             upstream=upstream,
             closed=closed,

@@ -24,10 +24,12 @@ from reconciler.proxy.health import Healthz, Readyz
 from reconciler.proxy.inference import Gateway, Inference
 from reconciler.proxy.inflight import Traffic
 from reconciler.proxy.intake import Intake
+from reconciler.proxy.local_loads import UNTOLD, LocalLoads
 from reconciler.proxy.management import Management
 from reconciler.proxy.metrics_page import AgentMetrics, BackendMetrics, EnginePages
 from reconciler.proxy.paths import Paths
 from reconciler.proxy.peeking import Peeking
+from reconciler.proxy.peers.bulletin import Bulletin, Following
 from reconciler.proxy.peers.side import ALONE, ClusterSide
 from reconciler.proxy.push_hook import Pushed, PushHook
 from reconciler.proxy.query import WithoutParameters
@@ -43,7 +45,7 @@ _EMBEDDING = "/api/inference/embedding"
 
 
 def create_app(
-    board: StatusReader,
+    board: Following,
     *,
     traffic: Traffic,
     metrics: Metrics,
@@ -61,6 +63,14 @@ def create_app(
     routes = Routes(board)
     peeking = Peeking()
     turns = Turns(queue_length=bounds.queue_length, wait_seconds=bounds.queue_seconds)
+    bulletin = Bulletin(
+        board,
+        LocalLoads(traffic, turns, UNTOLD),
+        traffic,
+        pulse,
+        agent_id=cluster.agent_id,
+        ending=management.ending,
+    )
     gateway = Gateway(
         routes=routes,
         metrics=metrics,
@@ -88,7 +98,7 @@ def create_app(
         [
             *_inference(gateway),
             *_models(board, routes),
-            *_status(board, traffic, pulse),
+            *_status(board, pulse, bulletin, cluster),
             *_management(management, routes, traffic, pulse),
             Route("/api/management/pushed", _plain(POST=Pushed(push_hook))),
             *_downloads(downloads, routes),
@@ -159,14 +169,16 @@ def _models(board: StatusReader, routes: Routes) -> list[BaseRoute]:
     return every
 
 
-def _status(board: StatusReader, traffic: Traffic, pulse: Beats) -> list[BaseRoute]:
-    servers = _Only(GET=Servers(board, traffic, pulse))
+def _status(
+    board: StatusReader, pulse: Beats, bulletin: Bulletin, cluster: ClusterSide
+) -> list[BaseRoute]:
+    servers = _Only(GET=Servers(board, bulletin, cluster))
     return [
         Route("/healthz", _Only(GET=Healthz())),
         Route("/readyz", _Only(GET=Readyz(board, pulse))),
         Route("/cluster", servers),
         Route("/api/cluster/servers", servers),
-        Route("/api/cluster/_self", _Only(GET=Self(board, traffic, pulse))),
+        Route("/api/cluster/_self", _Only(GET=Self(board, bulletin, cluster))),
     ]
 
 

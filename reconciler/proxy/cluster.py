@@ -1,38 +1,109 @@
-"""GET endpoints that show the status: the cluster view and the list of models."""
+"""GET endpoints that show the status: the cluster's view and the list of models."""
 
+import time
+from dataclasses import replace
+from typing import Annotated
+from urllib.parse import parse_qsl
+
+import msgspec
 from starlette.types import Receive, Scope, Send
 
 from reconciler.plan.desired import ModelType
-from reconciler.proxy import errors, reply, view
-from reconciler.proxy.as_of import Beats
+from reconciler.proxy import errors, json_text, reply, view
 from reconciler.proxy.board import Routes, StatusReader
-from reconciler.proxy.inflight import Traffic
+from reconciler.proxy.client import ClientLeft, WhileClientStays
+from reconciler.proxy.guard import passage
+from reconciler.proxy.peers import problems
+from reconciler.proxy.peers.bulletin import MOST_WAIT_SECONDS, Bulletin, Known
+from reconciler.proxy.peers.revisions import by_revision
+from reconciler.proxy.peers.shown import UNKNOWN, Shown, how_it_stands
+from reconciler.proxy.peers.side import ClusterSide
+from reconciler.status import Json, Status
 
 
 class Servers:
-    """`/api/cluster/servers` and `/cluster`: every node."""
+    """`/api/cluster/servers` and `/cluster`: every node, by what is known of it just now. Nobody is
+    asked, so no other node can hold it up."""
 
-    def __init__(self, board: StatusReader, traffic: Traffic, pulse: Beats) -> None:
+    def __init__(self, board: StatusReader, bulletin: Bulletin, cluster: ClusterSide) -> None:
         self._board = board
-        self._traffic = traffic
-        self._pulse = pulse
+        self._bulletin = bulletin
+        self._cluster = cluster
+        self._shown = Shown()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body = view.servers(self._board.current(), self._traffic, self._pulse.beat())
-        await reply.send_json(send, body)
+        await reply.send_encoded(send, self._body())
+
+    def _body(self) -> bytes:
+        status, peers = self._board.current(), self._cluster.peers.current().all
+        now = time.monotonic()
+        self._shown.keep_only(peers)
+        nodes: list[tuple[str, str, bytes]] = []
+        nodes.append((status.node, status.pod_ip or "", json_text.encode(self._own(status))))
+        for peer in peers:
+            body = self._shown.of(peer, self._cluster.latest(peer.address), now=now)
+            nodes.append((peer.node or UNKNOWN, peer.pod_ip or "", body))
+        nodes.sort(key=lambda each: each[:2])
+        rest = {
+            "count": len(nodes),
+            "self_node": status.node,
+            "revisions": by_revision(status, peers),
+        }
+        joined = b",".join(body for _, _, body in nodes)
+        return b'{"api":1,"servers":[' + joined + b"]," + json_text.encode(rest)[1:]
+
+    def _own(self, status: Status) -> Json:
+        status = replace(status, conditions=(*status.conditions, *self._cluster.conditions()))
+        stands = how_it_stands(address=None, reachable=True, reason=None, since=None)
+        return {**self._bulletin.server(status), **stands, "heard_seconds": 0.0}
+
+
+class _Waiting(msgspec.Struct):
+    """What another agent knows of this one; whatever else it says is of its release."""
+
+    after: int | None = None
+    agent: str = ""
+    silent: bool = False
+    wait: Annotated[float, msgspec.Meta(ge=0)] = 0.0
 
 
 class Self:
-    """`/api/cluster/_self`: this node."""
+    """`/api/cluster/_self`: this node. With `after` it waits for news, for agents alone."""
 
-    def __init__(self, board: StatusReader, traffic: Traffic, pulse: Beats) -> None:
+    def __init__(self, board: StatusReader, bulletin: Bulletin, cluster: ClusterSide) -> None:
         self._board = board
-        self._traffic = traffic
-        self._pulse = pulse
+        self._bulletin = bulletin
+        self._cluster = cluster
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body = view.server(self._board.current(), self._traffic, self._pulse.beat())
-        await reply.send_json(send, body)
+        pairs = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
+        try:
+            asked = msgspec.convert(pairs, type=_Waiting, strict=False)
+        except msgspec.ValidationError as exc:
+            await reply.send_problem(scope, send, errors.bad_query(str(exc)))
+            return
+        if asked.after is None:
+            status = self._board.current()
+            own = (*status.conditions, *self._cluster.conditions())
+            await reply.send_json(send, self._bulletin.server(replace(status, conditions=own)))
+        elif self._cluster.token is not None and not passage(scope).proven:
+            came = passage(scope).wrong_token
+            await reply.send_problem(scope, send, problems.token_refused(came=came))
+        else:
+            await self._tell(asked.after, asked, scope, send)
+
+    async def _tell(self, after: int, asked: _Waiting, scope: Scope, send: Send) -> None:
+        known = Known(
+            version=after,
+            agent_id=asked.agent,
+            silent=asked.silent,
+            wait_seconds=min(asked.wait, MOST_WAIT_SECONDS),
+        )
+        try:
+            with WhileClientStays(scope):
+                await reply.send_encoded(send, await self._bulletin.answer(known))
+        except ClientLeft:
+            return
 
 
 class Models:

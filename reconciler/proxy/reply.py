@@ -16,6 +16,11 @@ async def send_json(send: Send, body: object, *, status: int = 200) -> None:
     await _send(send, status, json_text.encode(body), ())
 
 
+async def send_encoded(send: Send, body: bytes) -> None:
+    """JSON that is encoded already."""
+    await _send(send, 200, body, ())
+
+
 async def send_problem(
     scope: Scope, send: Send, problem: Problem, *, served_by: bytes | None = None
 ) -> None:

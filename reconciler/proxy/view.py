@@ -23,12 +23,6 @@ class InFlight(Protocol):
     def in_flight(self, nonce: Nonce) -> int: ...
 
 
-def servers(status: Status, in_flight: InFlight, beat: Beat) -> Json:
-    """All nodes, sorted by name, then pod IP. Without peers that is this one."""
-    nodes = [server(status, in_flight, beat)]
-    return {"api": 1, "servers": nodes, "count": len(nodes), "self_node": status.node}
-
-
 def server(status: Status, in_flight: InFlight, beat: Beat) -> Json:
     status = honest(status, beat)
     models = sorted(status.models, key=lambda model: model.name)
@@ -117,6 +111,9 @@ def one_model(model: ModelStatus, in_flight: InFlight) -> Json:
         "engine": asdict(model.engine) if model.engine else None,
         "degraded": model.degraded,
         "warnings": model.detail.warnings,
+        "enabled": model.detail.enabled,
+        "max_in_flight": model.max_in_flight,
+        "affinity": model.affinity,
         "draining": [
             {
                 "pid": each.pid,

@@ -87,12 +87,23 @@ class Board:
     """What the loop publishes to."""
 
     now: Status
+    news: asyncio.Event = field(default_factory=asyncio.Event)
 
     def current(self) -> Status:
         return self.now
 
     def set(self, *models: ModelStatus) -> None:
-        self.now = replace(self.now, models=models, version=self.now.version + 1)
+        self.put(replace(self.now, models=models))
+
+    def put(self, status: Status) -> None:
+        self.now = replace(status, version=self.now.version + 1)
+        self.news.set()
+        self.news = asyncio.Event()
+
+    async def newer_than(self, version: int) -> Status:
+        while self.now.version <= version:
+            await self.news.wait()
+        return self.now
 
 
 @dataclass

@@ -37,18 +37,22 @@ class PeerModel:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
     """One other agent. `node`: None: it has never been seen. `because`: why it is not `reachable`;
-    None: it is. `since`: RFC 3339, UTC, of that change. `document`: its server object of
-    `/api/cluster/servers`, as JSON, as it is to be shown now."""
+    None: it is. `since`: RFC 3339, UTC, of that change. `document`: its server object as it was
+    told last, as JSON; empty: it has never been seen. `applied`: the revision of its manifest.
+    `silent`: its loop has fallen silent."""
 
     address: Address
     document: bytes
     node: NodeName | None = None
+    agent_id: str | None = None
     pod_name: str | None = None
     pod_ip: str | None = None
     reachable: bool = False
     because: str | None = None
     since: str | None = None
     draining: bool = False
+    silent: bool = False
+    applied: str | None = None
     gpu_free_bytes: int | None = None
     models: Mapping[ModelName, PeerModel] = field(default_factory=dict)
 
@@ -60,11 +64,12 @@ class Peers:
     all: tuple[Peer, ...] = ()
 
     def named(self, target: str) -> Peer | None:
-        """By node, pod name, or IP, in that order."""
+        """By node, pod name, or IP, in that order; rather one that can be reached: while a pod is
+        replaced, two have the node's name."""
         for name_of in (_node, _pod_name, _ip, _host):
-            for peer in self.all:
-                if name_of(peer) == target:
-                    return peer
+            found = [peer for peer in self.all if name_of(peer) == target]
+            if found:
+                return next((peer for peer in found if peer.reachable), found[0])
         return None
 
     @property
@@ -74,6 +79,16 @@ class Peers:
 
 
 NOBODY = Peers()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latest:
+    """What a peer said last of what changes all the time. `heard_at`: monotonic seconds. `moment`:
+    `now`, `as_of` and `loop` of its server object; empty: as they stand there."""
+
+    heard_at: float
+    loads: Mapping[ModelName, ModelLoad] = field(default_factory=dict)
+    moment: Mapping[str, object] = field(default_factory=dict)
 
 
 class PeerReader(Protocol):

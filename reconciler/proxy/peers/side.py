@@ -1,20 +1,28 @@
 """What the HTTP side is given of the cluster."""
 
-from dataclasses import dataclass
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
+from reconciler.condition import Condition
 from reconciler.plan.ids import ModelName
 from reconciler.plan.peering import Address
 from reconciler.proxy.peers.load import IDLE, ModelLoad
-from reconciler.proxy.peers.peer import NOBODY, PeerLoads, PeerReader, Peers
+from reconciler.proxy.peers.peer import NOBODY, Latest, PeerLoads, PeerReader, Peers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSide:
-    """`token`: what agents prove themselves to each other with; None: none is set."""
+    """`token`: what agents prove themselves to each other with; None: none is set. `agent_id`: of
+    this process, by which agents are told apart whatever they are called. `latest`: what a peer
+    said last of what changes all the time. `conditions`: of the cluster, as this node sees it."""
 
     peers: PeerReader
     loads: PeerLoads
     token: str | None = None
+    agent_id: str = field(default_factory=lambda: secrets.token_hex(8))
+    latest: Callable[[Address], Latest | None] = lambda address: None
+    conditions: Callable[[], tuple[Condition, ...]] = tuple
 
 
 class _Alone:

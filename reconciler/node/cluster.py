@@ -1,0 +1,77 @@
+"""This agent's side of the cluster: who finds the others, and who follows them."""
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from reconciler.errors import Rejected
+from reconciler.loop.clock import Clock
+from reconciler.proxy.peers.client import PeerClient
+from reconciler.proxy.peers.discovery import Discovery
+from reconciler.proxy.peers.following import PeersFollowed
+from reconciler.proxy.peers.own_address import own_address
+from reconciler.proxy.peers.side import ALONE, ClusterSide
+from reconciler.settings import Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """`side`: for the HTTP side. `discovery`, `followed`: to be run; None: the agent is alone."""
+
+    side: ClusterSide
+    discovery: Discovery | None = None
+    followed: PeersFollowed | None = None
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        if self.discovery is not None and self.followed is not None:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self.discovery.run(), name="discovery")
+                tasks.create_task(self.followed.run(), name="peers")
+
+
+@asynccontextmanager
+async def open_cluster(
+    settings: Settings, clock: Clock, listen: tuple[str, int]
+) -> AsyncIterator[Cluster]:
+    """`listen`: as it is bound. Raises Rejected when the token cannot be read."""
+    token = await asyncio.to_thread(read_token, settings.cluster_token_file)
+    if settings.peers is None:
+        side = ClusterSide(peers=ALONE.peers, loads=ALONE.loads, token=token)
+        yield Cluster(side=side)
+        return
+    own = own_address(listen, [settings.pod_ip])
+    discovery = Discovery(settings.peers, own=own, clock=clock)
+    agent_id = secrets.token_hex(8)
+    async with PeerClient(token) as client:
+        followed = PeersFollowed(discovery, client, agent_id=agent_id, clock=clock)
+        yield Cluster(
+            side=ClusterSide(
+                peers=followed,
+                loads=followed,
+                token=token,
+                agent_id=agent_id,
+                latest=followed.latest,
+                conditions=lambda: (discovery.condition(),),
+            ),
+            discovery=discovery,
+            followed=followed,
+        )
+
+
+def read_token(file: Path | None) -> str | None:
+    """None: none is set. Raises Rejected."""
+    if file is None:
+        return None
+    try:
+        token = file.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeError) as exc:
+        raise Rejected(f"cannot read --cluster-token-file {file}: {exc}") from exc
+    if not token or not token.isprintable() or " " in token:
+        raise Rejected(
+            f"cannot use --cluster-token-file {file}: it must hold one line of visible ASCII"
+        )
+    return token

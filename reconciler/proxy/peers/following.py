@@ -1,0 +1,141 @@
+"""Follows every other agent that discovery finds, and knows all of them at any moment."""
+
+import asyncio
+import random
+from typing import Protocol
+
+from reconciler.plan.ids import ModelName
+from reconciler.plan.peering import Address
+from reconciler.proxy.peers.document import Told
+from reconciler.proxy.peers.follower import Asker, Company, Follower
+from reconciler.proxy.peers.load import IDLE, ModelLoad
+from reconciler.proxy.peers.pace import pace
+from reconciler.proxy.peers.peer import NOBODY, Latest, Peer, Peers
+
+GONE_SECONDS = 60.0
+"""For which one that is listed no more, and cannot be reached, is still shown."""
+_LOOK_SECONDS = 1.0
+
+
+class Clock(Protocol):
+    def monotonic(self) -> float: ...
+    def wall(self, moment: float) -> str: ...
+
+
+class Listed(Protocol):
+    """What was found; see `discovery.Found`."""
+
+    @property
+    def addresses(self) -> tuple[Address, ...]: ...
+
+
+class Members(Protocol):
+    """See `Discovery`."""
+
+    def current(self) -> Listed: ...
+    def not_a_peer(self, address: Address) -> None: ...
+
+
+class PeersFollowed:
+    """`PeerReader` and `PeerLoads`. `run` follows; all else reads memory."""
+
+    def __init__(
+        self,
+        members: Members,
+        asker: Asker,
+        *,
+        agent_id: str,
+        clock: Clock,
+        gone_seconds: float = GONE_SECONDS,
+    ) -> None:
+        self._members = members
+        self._agent_id = agent_id
+        self._clock = clock
+        self._gone_seconds = gone_seconds
+        self._followers: dict[Address, Follower] = {}
+        self._tasks: dict[Address, asyncio.Task[None]] = {}
+        self._peers: Peers | None = NOBODY
+        self._pace = pace(0)
+        self._company = Company(
+            asker=asker,
+            wall=clock.wall,
+            pace=lambda: self._pace,
+            count=lambda: len(self._followers),
+            changed=self._changed,
+            welcome=self._welcome,
+            clock=clock.monotonic,
+            chance=random.Random(),
+        )
+
+    def current(self) -> Peers:
+        if self._peers is None:
+            every = (follower.peer for follower in self._followers.values())
+            self._peers = Peers(all=tuple(sorted(every, key=_place)))
+        return self._peers
+
+    def latest(self, peer: Address) -> Latest | None:
+        follower = self._followers.get(peer)
+        return follower.latest if follower is not None else None
+
+    def load(self, peer: Address, model: ModelName) -> ModelLoad:
+        follower = self._followers.get(peer)
+        return follower.load(model) if follower is not None else IDLE
+
+    def heard(self, peer: Address, model: ModelName, load: ModelLoad) -> None:
+        if (follower := self._followers.get(peer)) is not None:
+            follower.heard(model, load)
+
+    def failed(self, peer: Address, because: str) -> None:
+        if (follower := self._followers.get(peer)) is not None:
+            follower.fail(because)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                self._match(self._members.current().addresses, tasks)
+                await asyncio.sleep(_LOOK_SECONDS)
+
+    def _match(self, listed: tuple[Address, ...], tasks: asyncio.TaskGroup) -> None:
+        for address in listed:
+            if address not in self._followers:
+                self._followers[address] = Follower(address, self._company)
+                self._changed()
+        for address in self._followers.keys() - set(listed):
+            if self._is_over(self._followers[address]):
+                self._part(address)
+        self._pace = pace(len(self._followers))
+        for address, follower in self._followers.items():
+            if address not in self._tasks:
+                self._tasks[address] = tasks.create_task(follower.run(), name=f"peer:{address}")
+
+    def _is_over(self, follower: Follower) -> bool:
+        """What still answers is not ours any more; of what has gone it is shown that it has."""
+        since = follower.unreachable_since
+        return since is None or self._clock.monotonic() - since >= self._gone_seconds
+
+    def _part(self, address: Address) -> None:
+        del self._followers[address]
+        if (task := self._tasks.pop(address, None)) is not None:
+            task.cancel()
+        self._changed()
+
+    def _welcome(self, follower: Follower, told: Told) -> bool:
+        if told.agent_id != self._agent_id:
+            return True
+        self._members.not_a_peer(follower.address)
+        self._part_with_itself(follower.address)
+        return False
+
+    def _part_with_itself(self, address: Address) -> None:
+        """Its task ends by itself."""
+        del self._followers[address]
+        del self._tasks[address]
+        self._changed()
+
+    def _changed(self) -> None:
+        self._peers = None
+
+
+def _place(peer: Peer) -> tuple[str, Address]:
+    return peer.node or "unknown", peer.address
