@@ -16,7 +16,7 @@ KUBECTL_SHA256  := ccfe163c2eff9d4f6e58f416faba27abc03066bf2f6a41977d617630a240b
 # Tests side by side. More than two on two cores is not faster, and makes every deadline shorter.
 WORKERS ?= 2
 
-.PHONY: demo run test test-slow test-net test-engines engines gpu-check soak chaos check bench compiler git sshd schema clean help
+.PHONY: demo run test test-slow test-net test-engines engines gpu-check soak chaos check bench compiler git sshd network schema clean help
 .DELETE_ON_ERROR:
 
 demo: $(DEMO)  ## one node, a real small model; DEMO_ARGS=--once ends after the answers
@@ -31,7 +31,7 @@ test: $(DEV) $(JS) compiler git  ## real processes, a real S3 server, real clien
 test-slow: $(DEV) compiler git  ## the rest: hubs and caches that are killed, filled and damaged; GPUs that come and go
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "slow and not engine and not net" $(TEST_ARGS)
 
-test-net: $(DEV) $(KUBECTL) compiler git sshd  ## real servers and clients: git over TLS and ssh; kubectl
+test-net: $(DEV) $(KUBECTL) compiler git sshd network  ## real servers and clients: git over TLS and ssh; kubectl; a cluster
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m net $(TEST_ARGS)
 
 engines: $(AIPERF) $(VLLM) $(LLAMA_CPP_PYTHON)  ## what test-engines installs: 10 min
@@ -72,17 +72,21 @@ compiler:
 	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq gcc libc6-dev >/dev/null; \
 	else echo "gcc is missing. Run: sudo apt-get install gcc libc6-dev"; exit 1; fi
 
-# For the repositories of the tests, the signatures of their commits, what asks a forge, and a server.
-git sshd:
+# For the repositories of the tests, the signatures of their commits, what asks a forge, and a server;
+# for hosts on a network of their own and their DNS.
+git: needs := git ssh-keygen=openssh-client curl
+sshd: needs := sshd=openssh-server
+network: needs := ip=iproute2 iptables dnsmasq=dnsmasq-base
+git sshd network:
 	@missing=; PATH="$$PATH:/usr/sbin"; \
-	for tool in $(if $(filter sshd,$@),sshd,git ssh-keygen curl); do \
-	  command -v $$tool >/dev/null || missing="$(if $(filter sshd,$@),openssh-server,git openssh-client curl)"; \
+	for need in $(needs); do \
+	  command -v $${need%=*} >/dev/null || missing="$$missing $${need#*=}"; \
 	done; \
 	if [ -z "$$missing" ]; then :; \
 	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	  echo "installing $$missing"; \
+	  echo "installing$$missing"; \
 	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $$missing >/dev/null; \
-	else echo "Something is missing. Run: sudo apt-get install $$missing"; exit 1; fi
+	else echo "Something is missing. Run: sudo apt-get install$$missing"; exit 1; fi
 
 schema: $(DEV)  ## write the files of the folder schema anew
 	for of in manifest fleet plan; do $(BIN)/xgen-model schema $$of > schema/$$of.schema.json; done

@@ -40,6 +40,7 @@ KNOWN = (
     "no pid namespace of our own",
     "no cgroup v2 that can be written",
     "no prebuilt llama-server for this machine",
+    "no network namespaces of our own",
     "no aiperf for this Python",
     "no prebuilt kubectl for this machine",
 )
