@@ -13,6 +13,13 @@ import typer
 from reconciler import log
 from reconciler.cli.allowed import AllowedFiles, AllowedFlags, AllowedVariables, permissions
 from reconciler.cli.bare_imports import import_aiohttp
+from reconciler.cli.cluster_option import (
+    CLUSTER_DEFAULTS,
+    ClusterOptions,
+    peering_of,
+    pod_ip,
+    pod_name,
+)
 from reconciler.cli.engine_option import EngineOption, named_engines
 from reconciler.cli.exits import ExitCode
 from reconciler.cli.garbage import collect_nothing_yet
@@ -137,6 +144,7 @@ def run(
     git_webhook_secret_file: GitWebhookSecretFile = None,
     kubeconfig: Kubeconfig = None,
     kube_context: KubeContext = None,
+    cluster: ClusterOptions = CLUSTER_DEFAULTS,
     max_parallel_loads: Annotated[
         int,
         typer.Option(envvar="XGEN_MAX_PARALLEL_LOADS", min=1, help="Backends that load at a time."),
@@ -261,8 +269,10 @@ def run(
         on_exit=on_exit,
         supervision=turn.supervision,
         rename_node=rename_node,
-        pod_name=os.environ.get("POD_NAME"),
-        pod_ip=os.environ.get("POD_IP"),
+        peers=peering_of(cluster.peers),
+        cluster_token_file=cluster.token_file,
+        pod_name=pod_name(),
+        pod_ip=pod_ip(),
         environment=dict(os.environ),
     )
     if supervise and turn.supervisor is None:

@@ -12,6 +12,7 @@ from reconciler.loop.rails import Rails, Runs, overlaid, waiting_for
 from reconciler.manifest.problem import Problem
 from reconciler.manifest.resolve import FileInput, Parses, Resolution, resolve
 from reconciler.manifest.select import select
+from reconciler.manifest.union import Manifest
 from reconciler.plan.desired import Desired, WaitingRevision
 from reconciler.plan.ids import NodeName
 from reconciler.plan.suspension import Suspension
@@ -62,7 +63,10 @@ class Understanding:
 
 
 class Intent:
-    """Holds the newest snapshot and what is in force. `offer` only notes and wakes (R1)."""
+    """Holds the newest snapshot and what is in force. `offer` only notes and wakes (R1).
+
+    `peers`: this node is one of a cluster.
+    """
 
     def __init__(
         self,
@@ -72,8 +76,10 @@ class Intent:
         wake: Callable[[], None],
         journal: Journal,
         rails: Rails,
+        peers: bool = False,
     ) -> None:
         self._node = node
+        self._peers = peers
         self._rails = rails
         self._journal = journal
         self._last_good = last_good
@@ -206,7 +212,7 @@ class Intent:
         resolution = resolve(files, self._in_force, parses=self._parses)
         if resolution.manifest is None:
             return resolution, None
-        desired = select(resolution.manifest, node=self._node, revision=snapshot.revision)
+        desired = self.select(resolution.manifest, revision=snapshot.revision)
         if resolution.in_force == self._in_force:
             return resolution, desired
         before = self._before(resolution.parses)
@@ -220,7 +226,11 @@ class Intent:
         manifest = resolve(None, self._in_force, parses=parses).manifest
         if manifest is None:
             return None
-        return select(manifest, node=self._node, revision=self._applied or "")
+        return self.select(manifest, revision=self._applied or "")
+
+    def select(self, manifest: Manifest, *, revision: str) -> Desired:
+        """What a manifest wants of this node."""
+        return select(manifest, node=self._node, revision=revision, peers=self._peers)
 
     def _say(self, snapshot: Snapshot) -> None:
         now = self._understanding

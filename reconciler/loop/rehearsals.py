@@ -23,7 +23,7 @@ from reconciler.loop.unheld import awaited, awaiting, begun_told, held_reasons, 
 from reconciler.loop.windows import Windows
 from reconciler.manifest.problem import Problem
 from reconciler.manifest.resolve import FileInput, resolve
-from reconciler.manifest.select import select
+from reconciler.manifest.union import Manifest
 from reconciler.plan.actions import Plan
 from reconciler.plan.changes import NodeChanges
 from reconciler.plan.desired import Desired, ModelSpec
@@ -64,6 +64,7 @@ class Manifests(Protocol):
     def in_force(self) -> Mapping[str, bytes]: ...
     @property
     def awaited(self) -> Mapping[str, bytes] | None: ...
+    def select(self, manifest: Manifest, *, revision: str) -> Desired: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,12 +150,12 @@ class Rehearsals:
         self, files: Mapping[str, bytes], revision: str
     ) -> tuple[Desired | None, tuple[Problem, ...]]:
         """None: it cannot be taken whole, for these problems."""
-        in_force, node = self._intent.in_force, self._status().node
+        in_force = self._intent.in_force
         listed = [FileInput(name=name, content=each) for name, each in files.items()]
         found = await asyncio.to_thread(resolve, listed, in_force)
         if not found.whole or found.manifest is None:
             return None, found.problems
-        wanted = select(found.manifest, node=node, revision=revision)
+        wanted = self._intent.select(found.manifest, revision=revision)
         return overlaid(wanted, self._rails.suspensions), found.problems
 
     async def _ask(self, ground: Ground, wanted: Desired, before: Desired | None) -> NodeChanges:

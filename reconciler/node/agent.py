@@ -30,6 +30,8 @@ from reconciler.plan.desired import Timeouts
 from reconciler.plan.ending import OnExit
 from reconciler.plan.ids import ModelName, NodeName
 from reconciler.plan.observed import Leftover
+from reconciler.plan.peering import Address
+from reconciler.plan.peering_doubts import doubts
 from reconciler.proxy.server import serve
 from reconciler.settings import Settings
 from reconciler.source.manifest_source import ManifestSource
@@ -125,6 +127,10 @@ def _tell_of_the_start(settings: Settings, journal: Journal, up: Up) -> None:
     )
     if agent and agent.on_exit_problem:
         _log.warning("on-exit leave cannot work", reason=agent.on_exit_problem)
+    if settings.peers is not None:
+        listen = Address(host=settings.listen_host, port=settings.listen_port)
+        for doubt in doubts(settings.peers, listen):
+            _log.warning("peers and listen do not fit together", reason=doubt)
 
 
 async def _run(

@@ -4,6 +4,7 @@ the machine by them. No secret is among them."""
 import os
 from pathlib import Path
 
+from reconciler.plan.peering_text import written
 from reconciler.settings import Settings
 from reconciler.source.git_address import is_address
 
@@ -22,6 +23,9 @@ def words_of(settings: Settings) -> dict[str, object]:
         "hub": _location(settings.hub.location),
         "node": settings.node,
         "listen": f"{settings.listen_host}:{settings.listen_port}",
+        "peers": written(settings.peers) if settings.peers is not None else None,
+        "cluster_token_file": _text(settings.cluster_token_file),
+        "pod_ip": settings.pod_ip,
         "models_dir": os.fspath(settings.models_dir),
         "llama_server": settings.llama_server,
         "vllm": settings.vllm,

@@ -143,6 +143,7 @@ async def assembled(
         wake=wakeup.set,
         journal=journal,
         rails=rails,
+        peers=settings.peers is not None,
     )
     await intent.open()
     source = make_source(settings, clock, settled=intent.in_force)

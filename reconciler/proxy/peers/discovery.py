@@ -12,8 +12,10 @@ import structlog
 
 from reconciler.condition import Condition, ConditionType, Reason
 from reconciler.plan.peering import Address, DnsPeers, Peering, is_ip, normal_host
+from reconciler.plan.peering_text import names_of
 from reconciler.proxy.peers.lookup import Hanging, Lookups, NoAnswer, Resolve, resolved
 from reconciler.proxy.peers.membership import (
+    LAG_SECONDS,
     NOBODY_YET,
     Answer,
     Trouble,
@@ -39,11 +41,13 @@ class Clock(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
     """In seconds. `between`: two looks, give or take a fifth. `retry`: instead, while something is
-    amiss. `limit`: after which a name counts as not to be looked up."""
+    amiss. `limit`: after which a name counts as not to be looked up. `lag`: by how much answers may
+    be behind the truth."""
 
     between: float
     retry: float = 5.0
     limit: float = 5.0
+    lag: float = LAG_SECONDS
 
 
 PACE_OF_DNS = Pace(between=5.0)
@@ -75,7 +79,7 @@ class Discovery:
         pace: Pace | None = None,
     ) -> None:
         self._headless = isinstance(peering, DnsPeers)
-        self._members = dict.fromkeys(_places(peering), NOBODY_YET)
+        self._members = dict.fromkeys(names_of(peering), NOBODY_YET)
         self._own = own
         self._clock = clock
         self._resolve = resolve
@@ -168,7 +172,8 @@ class Discovery:
         """Whether it changed anything."""
         after = after_headless if self._headless else after_listed
         before = self._members.pop(place)
-        member = after(before, answer, place=place, now=self._clock.monotonic())
+        now, lag = self._clock.monotonic(), self._pace.lag
+        member = after(before, answer, place=place, now=now, lag=lag)
         self._members[place] = member
         return (member.known, member.trouble) != (before.known, before.trouble)
 
@@ -237,12 +242,6 @@ class Discovery:
             unusual = found.problem.status == "False"
             say = _log.warning if unusual else _log.info
             say("peers cannot be found", reason=found.problem.message)
-
-
-def _places(peering: Peering) -> tuple[Address, ...]:
-    if isinstance(peering, DnsPeers):
-        return (Address(host=peering.name, port=peering.port),)
-    return peering.addresses
 
 
 def _is_usable(host: str) -> bool:

@@ -50,38 +50,43 @@ class Membership:
 NOBODY_YET = Membership()
 
 
-def after_listed(before: Membership, answer: Answer, *, place: Address, now: float) -> Membership:
+def after_listed(
+    before: Membership, answer: Answer, *, place: Address, now: float, lag: float = LAG_SECONDS
+) -> Membership:
     """`place`: one of a list, which leads to whatever it leads to."""
     before = _asked(before, now)
     if answer.failure is not None:
         return replace(before, trouble=_failed(place.host, answer.failure))
-    return _taken_up(before, answer, now)
+    return _taken_up(before, answer, now, lag)
 
 
-def after_headless(before: Membership, answer: Answer, *, place: Address, now: float) -> Membership:
+def after_headless(
+    before: Membership, answer: Answer, *, place: Address, now: float, lag: float = LAG_SECONDS
+) -> Membership:
     """`place`: the name of a headless Service, which leads to every agent, this one too."""
     before = _asked(before, now)
     if answer.failure is not None:
         return replace(before, trouble=_failed(place.host, answer.failure))
     if answer.own:
-        return _taken_up(before, answer, now)
+        return _taken_up(before, answer, now, lag)
     if _is_one(answer.others) and answer.others.isdisjoint(before.known):
-        known = _aged(before.known, (), now)
-        return replace(before, known=known, trouble=_unlisted(before, _virtual(place, answer), now))
-    return replace(before, trouble=_unlisted(before, _missing(place, answer), now))
+        known = _aged(before.known, (), now, lag)
+        trouble = _unlisted(before, _virtual(place, answer), now, lag)
+        return replace(before, known=known, trouble=trouble)
+    return replace(before, trouble=_unlisted(before, _missing(place, answer), now, lag))
 
 
 def _asked(before: Membership, now: float) -> Membership:
     return before if before.asked_at is not None else replace(before, asked_at=now)
 
 
-def _taken_up(before: Membership, answer: Answer, now: float) -> Membership:
-    known = {**_aged(before.known, answer.others, now), **dict.fromkeys(answer.others)}
+def _taken_up(before: Membership, answer: Answer, now: float, lag: float) -> Membership:
+    known = {**_aged(before.known, answer.others, now, lag), **dict.fromkeys(answer.others)}
     return replace(before, known=known, own=answer.own, taken_up_at=now, trouble=None)
 
 
 def _aged(
-    known: Mapping[Address, float | None], listed: Collection[Address], now: float
+    known: Mapping[Address, float | None], listed: Collection[Address], now: float, lag: float
 ) -> dict[Address, float | None]:
     """Without those that the answers have lacked for long enough."""
     unlisted = {
@@ -89,7 +94,7 @@ def _aged(
         for address, since in known.items()
         if address not in listed
     }
-    return {address: since for address, since in unlisted.items() if now - since < LAG_SECONDS}
+    return {address: since for address, since in unlisted.items() if now - since < lag}
 
 
 def _is_one(others: Collection[Address]) -> bool:
@@ -98,13 +103,13 @@ def _is_one(others: Collection[Address]) -> bool:
     return new <= 1 and len(others) - new <= 1
 
 
-def _unlisted(before: Membership, trouble: Trouble, now: float) -> Trouble:
+def _unlisted(before: Membership, trouble: Trouble, now: float, lag: float) -> Trouble:
     """After a start that is as it should be: DNS does not know this node yet."""
     asked_at = before.asked_at if before.asked_at is not None else now
-    if before.taken_up_at is None and now - asked_at < LAG_SECONDS:
+    if before.taken_up_at is None and now - asked_at < lag:
         return Trouble(
             reason=Reason.NOT_READ_YET,
-            said=f"this agent has just started, and DNS may lag by {LAG_SECONDS:.0f} s; so far "
+            said=f"this agent has just started, and DNS may lag by {lag:.0f} s; so far "
             + trouble.said,
         )
     return trouble
