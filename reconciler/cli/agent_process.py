@@ -10,6 +10,7 @@ import uvloop
 
 from reconciler.cli.garbage import collect_what_comes
 from reconciler.cli.supervise import SupervisorLine
+from reconciler.cli.turns import take_short_turns
 from reconciler.loop.clock import Clock
 from reconciler.node.agent import Up, run_agent
 from reconciler.node.shutdown import Shutdown
@@ -39,6 +40,7 @@ def run_until_signalled(
     where a signal came before the companion's end.
     """
     _raise_file_limit()
+    take_short_turns()
     return uvloop.run(_main(settings, companion, cut_short, clock, supervisor))
 
 

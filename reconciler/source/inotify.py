@@ -27,20 +27,22 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Inotify:
-    """Watches these folders; `fd` is readable when there is something to `take`. Raises OSError,
-    whose `strerror` says what an operator can do."""
+    """`fd` is readable when there is something to `take`. Raises OSError, whose `strerror` says
+    what an operator can do."""
 
-    def __init__(self, folders: Iterable[str]) -> None:
+    def __init__(self) -> None:
         self.fd = _checked(_libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
         self._folders: dict[int, str] = {}
-        try:
-            for folder in folders:
-                path = os.fsencode(folder)
-                watch = _libc.inotify_add_watch(self.fd, path, _WANTED | _ONLY_FOLDERS)
-                self._folders[_checked(watch, folder)] = folder
-        except OSError:
-            self.close()
-            raise
+
+    def watch(self, folders: Iterable[str]) -> None:
+        """These and no others from now on; some of them, where it raises."""
+        before, self._folders = self._folders, {}
+        for folder in folders:
+            path = os.fsencode(folder)
+            watch = _libc.inotify_add_watch(self.fd, path, _WANTED | _ONLY_FOLDERS)
+            self._folders[_checked(watch, folder)] = folder
+        for watch in before.keys() - self._folders.keys():
+            _libc.inotify_rm_watch(self.fd, watch)  # fails for one that went with its folder
 
     def take(self) -> Iterator[tuple[str | None, str | None]]:
         """What has moved: a folder and a name in it. The name None: the folder itself went, and is
@@ -61,6 +63,7 @@ class Inotify:
                 yield self._folders[watch], None if mask & _LOST else name
 
     def close(self) -> None:
+        """For a thread: the kernel may take tens of milliseconds to let go of its watches."""
         os.close(self.fd)
 
 

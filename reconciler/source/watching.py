@@ -99,24 +99,29 @@ class Watcher:
         """Watch these folders from now on: what changes after this returns gives a hint."""
         if self._inotify is not None and folders == self._folders:
             return
-        await self.close()
+        self._forget_due()
         self._folders = folders
         self.failure = None
         try:
-            self._inotify = Inotify(folders)
+            if self._inotify is None:
+                self._inotify = Inotify()
+                asyncio.get_running_loop().add_reader(self._inotify.fd, self._take)
+            self._inotify.watch(folders)
         except OSError as exc:
             self.failure = exc.strerror
-        else:
-            asyncio.get_running_loop().add_reader(self._inotify.fd, self._take)
+            await self.close()
 
     async def close(self) -> None:
         inotify, self._inotify = self._inotify, None
+        self._forget_due()
+        if inotify is not None:
+            asyncio.get_running_loop().remove_reader(inotify.fd)
+            await asyncio.to_thread(inotify.close)
+
+    def _forget_due(self) -> None:
         if self._due is not None:
             self._due.cancel()
             self._due = None
-        if inotify is not None:
-            asyncio.get_running_loop().remove_reader(inotify.fd)
-            inotify.close()
 
     def _take(self) -> None:
         assert self._inotify is not None

@@ -80,6 +80,29 @@ async def test_a_folder_that_goes_and_comes_again_is_followed_again(watched: Wat
     await watched.hinted()
 
 
+async def test_what_has_just_moved_is_told_though_other_folders_are_followed_by_now(
+    watched: Watched,
+) -> None:
+    """The watch stays while its folders change: to end one takes the kernel up to 20 ms."""
+    other = watched.folder.with_name("other")
+    other.mkdir()
+    (watched.folder / "models.yaml").touch()
+    await watched.watcher.follow({str(watched.folder): None, str(other): None})
+    await watched.hinted()
+
+
+async def test_a_folder_that_is_followed_no_more_gives_no_hint(watched: Watched) -> None:
+    other = watched.folder.with_name("other")
+    other.mkdir()
+    await watched.watcher.follow({str(other): None})
+    (watched.folder / "models.yaml").touch()
+    (watched.folder / "models.yaml").unlink()
+    await asyncio.sleep(0)
+    assert not watched.hint.is_set()
+    (other / "models.yaml").touch()
+    await watched.hinted()
+
+
 async def test_a_file_that_is_written_all_the_time_gives_few_hints(watched: Watched) -> None:
     """Each of them is a read of the whole folder."""
     hints = 0
