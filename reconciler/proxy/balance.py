@@ -60,12 +60,17 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scored:
-    """A candidate in its place. `score`: smaller is better, compared from the left. `why`: one
-    clause that names the figures that decide."""
+    """A candidate in its place. `score`: smaller is better, compared from the left. `notes`: what
+    its figures do not show by themselves."""
 
     candidate: Candidate
     score: tuple[float, ...]
-    why: str
+    notes: tuple[str, ...] = ()
+
+    @property
+    def why(self) -> str:
+        """One clause that names the figures that decide."""
+        return ", ".join((*_said(self.candidate), *self.notes))
 
 
 def rank(
@@ -75,14 +80,15 @@ def rank(
     key: bytes | None = None,
     tie: int = 0,
 ) -> tuple[Scored, ...]:
-    """Best first. `key`: of `affinity_key`. `tie`: any number, another one for each request:
-    equal replicas share by it."""
-    draw = key if key is not None else tie.to_bytes(16, "big", signed=True)
+    """Best first. `key`: of `affinity_key`; None: as without an affinity. `tie`: another number for
+    each request, of 64 bits at most: equal replicas share by it."""
+    keyed = affinity is not Affinity.NONE and key is not None
+    draw = key if keyed and key is not None else tie.to_bytes(9, "big", signed=True)
     known = [_first_byte(each) for each in candidates if each.first_byte_seconds is not None]
     fastest = min(known, default=_LEAST_SECONDS)
     scored = [_scored(each, draw, fastest) for each in candidates]
-    if affinity is not Affinity.NONE and key is not None:
-        scored = _by_key(scored, key)
+    if keyed:
+        scored = _by_key(scored, draw)
     return tuple(sorted(scored, key=lambda each: (each.score, _name(each.candidate))))
 
 
@@ -117,12 +123,13 @@ def explain(
 
 
 _USABLE = frozenset({Standing.CLOSED, Standing.HALF_OPEN})
+_HELD_BACK = "held back because it has just come"
 
 
 def _scored(candidate: Candidate, draw: bytes, fastest: float) -> Scored:
     slots, chance = _slots(candidate), _chance(draw, candidate)
-    waits = _held_back(candidate, chance)
-    per_slot = (candidate.busy + 1) / slots + waits
+    held_back = _is_held_back(candidate, draw)
+    per_slot = (candidate.busy + 1) / slots + held_back
     slower = math.log2(_first_byte(candidate) / fastest)
     return Scored(
         candidate=candidate,
@@ -136,7 +143,7 @@ def _scored(candidate: Candidate, draw: bytes, fastest: float) -> Scored:
             float(candidate.address is not None),
             chance,
         ),
-        why=_why(candidate, fresh=waits > 0),
+        notes=(_HELD_BACK,) if held_back else (),
     )
 
 
@@ -152,20 +159,13 @@ def _keyed(scored: Scored, key: bytes, bound: float) -> Scored:
     candidate, slots = scored.candidate, _slots(scored.candidate)
     most = max(math.ceil(bound * slots), math.ceil(slots / 2))
     full = candidate.busy + 1 > most or _tightness(candidate) > 1
-    fresh = _held_back(candidate, _chance(key, candidate))
     breaker, pause, *others = scored.score
-    if full or fresh:
-        return Scored(
-            candidate=candidate,
-            score=(breaker, pause, 1.0, *others),
-            why=f"{scored.why}; more than its share" if full else scored.why,
-        )
-    race = -math.log(1.0 - _chance(b"key:" + key, candidate)) / slots
-    return Scored(
-        candidate=candidate,
-        score=(breaker, pause, 0.0, race),
-        why=f"{scored.why}; within its share of {most}, in the key's order",
-    )
+    if full or _HELD_BACK in scored.notes:
+        notes = (*scored.notes, f"with more than its share of {most}") if full else scored.notes
+        return Scored(candidate=candidate, score=(breaker, pause, 1.0, *others), notes=notes)
+    race = -math.log(1.0 - _chance(b"key" + key, candidate)) / slots
+    notes = (f"within its share of {most}, in the key's order",)
+    return Scored(candidate=candidate, score=(breaker, pause, 0.0, race), notes=notes)
 
 
 def _slots(candidate: Candidate) -> int:
@@ -174,12 +174,12 @@ def _slots(candidate: Candidate) -> int:
     return min(slots, max(1, load.in_flight - load.queued)) if load.queued else slots
 
 
-def _held_back(candidate: Candidate, chance: float) -> float:
-    """In flight per slot, on top of what is there."""
+def _is_held_back(candidate: Candidate, draw: bytes) -> bool:
+    """As if all of its slots were taken by others: that is a place behind, and no bar."""
     if candidate.serving_seconds is None:
-        return 0.0
+        return False
     share = max(_FIRST_SHARE, candidate.serving_seconds / SLOW_START_SECONDS)
-    return 1.0 if chance >= share else 0.0
+    return _chance(b"fresh" + draw, candidate) >= share
 
 
 def _tightness(candidate: Candidate) -> int:
@@ -205,21 +205,21 @@ def _name(candidate: Candidate) -> tuple[str, str]:
     return candidate.node, str(candidate.address or "")
 
 
-def _why(candidate: Candidate, *, fresh: bool) -> str:
-    slots = candidate.slots or "any number of"
-    said = [f"{candidate.busy} in flight or waiting for {slots} slots"]
-    if candidate.breaker is not Standing.CLOSED:
-        said.insert(0, f"breaker {candidate.breaker.value}")
-    if candidate.load.queued:
-        said.append(f"{candidate.load.queued} of them queued in its engine")
-    if candidate.load.kv_usage is not None:
-        said.append(f"KV cache {candidate.load.kv_usage:.0%} full")
-    if candidate.first_byte_seconds is not None:
-        said.append(f"first byte after {candidate.first_byte_seconds:.3g} s")
-    if fresh:
-        said.append(f"held back, serving for {candidate.serving_seconds:.0f} s only")
-    where = "on this node" if candidate.address is None else f"at {candidate.address}"
-    return ", ".join((*said, where))
+def _said(candidate: Candidate) -> tuple[str, ...]:
+    load, slots = candidate.load, candidate.slots or "any number of"
+    said = (
+        "" if candidate.breaker is Standing.CLOSED else f"breaker {candidate.breaker.value}",
+        f"{candidate.busy} in flight or waiting for {slots} slots",
+        f"{load.queued} of them queued in its engine" if load.queued else "",
+        "" if load.kv_usage is None else f"KV cache {load.kv_usage:.0%} full",
+        _said_of_first_byte(candidate.first_byte_seconds),
+        "on this node" if candidate.address is None else f"at {candidate.address}",
+    )
+    return tuple(filter(None, said))
+
+
+def _said_of_first_byte(seconds: float | None) -> str:
+    return "" if seconds is None else f"first byte after {seconds:.3g} s"
 
 
 def _figures(scored: Scored) -> dict[str, JsonValue]:

@@ -90,16 +90,17 @@ class Breaker:
         return (replace(self, probing=True) if probe else self), attempt
 
     def ended(self, attempt: Attempt, outcome: Outcome, now: float) -> "Breaker":
-        """Its answer began, or never will."""
-        after = replace(self, probing=False) if attempt.probe else self
-        stale = attempt.opening != self.openings
+        """Its answer began, or never will. What began before the last opening says nothing."""
+        if attempt.opening != self.openings:
+            return self
         if self.until is None:
-            return after if stale else after._counted(outcome, now)
-        if outcome is Outcome.SERVED and not stale:
-            return replace(after, until=None, probing=False, outcomes=(), closed_at=now)
-        if outcome is Outcome.FAILED and attempt.probe:
-            return after._opened(now)
-        return after
+            return self._counted(outcome, now)
+        if outcome is Outcome.SERVED:
+            return replace(self, until=None, probing=False, outcomes=(), closed_at=now)
+        if not attempt.probe:
+            return self
+        released = replace(self, probing=False)
+        return released._opened(now) if outcome is Outcome.FAILED else released
 
     def _counted(self, outcome: Outcome, now: float) -> "Breaker":
         if outcome is Outcome.NEITHER:

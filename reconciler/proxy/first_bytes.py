@@ -46,7 +46,7 @@ class _Mean:
         mean = math.exp(self.logs / self.weight) if known else None
         oldest = now - next(iter(self.waiting.values()), now)
         if mean is None:
-            return oldest if oldest > FORGET_SECONDS / 2 else None
+            return oldest or None
         return oldest if oldest > SILENT_FACTOR * mean else mean
 
 
