@@ -110,7 +110,7 @@ def create_app(
         default=_not_found,
         lifespan=lifespan,
     )
-    return Frame(Guard(TargetServer(router, board, cluster), cluster.token), board)
+    return Frame(Guard(TargetServer(router, board, cluster, upstream), cluster.token), board)
 
 
 class _Only:

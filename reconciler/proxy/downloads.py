@@ -15,10 +15,11 @@ from reconciler.errors import Rejected, XgenError
 from reconciler.plan.desired import Format
 from reconciler.plan.repository import Repository, parse_repository
 from reconciler.proxy import errors, json_text, reply
+from reconciler.proxy.access import why_not_allowed
 from reconciler.proxy.board import Routes
 from reconciler.proxy.client import read_body
 from reconciler.proxy.errors import Problem
-from reconciler.proxy.management import answer_command, why_not_allowed
+from reconciler.proxy.management import answer_command
 
 Json = Mapping[str, object]
 

@@ -350,11 +350,6 @@ def draining(node: str) -> Problem:
     )
 
 
-def unknown_target(target: str, nodes: tuple[str, ...]) -> Problem:
-    message = f"cannot reach node {target!r}: known nodes are {', '.join(nodes)}"
-    return Problem(status=404, code="node_not_found", message=message)
-
-
 def backend_unreachable(model: str) -> Problem:
     return Problem(
         status=503,

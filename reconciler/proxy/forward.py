@@ -45,14 +45,20 @@ class Call:
 
 
 class Upstream:
-    """The HTTP client to the backends, opened and closed with the application."""
+    """The HTTP client to the backends, opened and closed with the application.
+
+    `peers`: to other agents, for requests that pass as they are. A body that streams through cannot
+    be sent again, so none goes on a connection that its other end may be closing just now.
+    """
 
     async def open(self) -> None:
         self._pooled = Connector(keepalive_seconds=_KEEPALIVE_SECONDS)
         self._fresh = Connector()
+        self.peers = Connector()
 
     async def close(self) -> None:
         """Whose answer is not complete loses it, as if its backend had gone. May be repeated."""
+        await self.peers.close()
         await self._fresh.close()  # first: what the other loses is not tried again
         await self._pooled.close()
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from reconciler.proxy.errors import Header
 from reconciler.proxy.guard import MARKS
+from reconciler.proxy.peers.load import HEADER as LOAD
 
 _HOP_BY_HOP = frozenset(
     {
@@ -31,6 +32,16 @@ _NOT_TO_BACKEND = _HOP_BY_HOP | {
     b"x-target-server",
     *MARKS,
 }
+_NOT_TO_PEER = _HOP_BY_HOP | {
+    b"host",
+    b"content-length",
+    b"expect",
+    b"x-request-id",
+    b"x-target-server",
+    *MARKS,
+}
+"""Whatever else a client says, the peer is to hear: it is the one that answers."""
+_NOT_FROM_PEER = _HOP_BY_HOP | {b"date", b"server", b"x-request-id", b"request-id", LOAD, *MARKS}
 _NOT_TO_CLIENT = _HOP_BY_HOP | {
     b"date",
     b"server",
@@ -79,6 +90,32 @@ def to_client(headers: Iterable[Header], *, served_by: bytes) -> list[Header]:
             kept.append((b"cache-control", b"no-cache"))
     kept.append((b"x-served-by", served_by))
     return kept
+
+
+def to_peer(headers: list[Header], more: Iterable[Header]) -> list[tuple[str, str]]:
+    """The client's headers, and `more`, which are this hop's."""
+    dropped = _and_named_in_connection(_NOT_TO_PEER, headers)
+    kept = [field for field in headers if field[0] not in dropped]
+    return [(_text(key), _text(value)) for key, value in (*kept, *more)]
+
+
+def of_body(headers: list[Header]) -> list[Header] | None:
+    """What of the client's headers is about its body; None: there is none. A chunked one has no
+    length, and its sender says that it is."""
+    length = first(headers, b"content-length")
+    if int(length or b"0") == 0 and first(headers, b"transfer-encoding") is None:
+        return None
+    said = [] if length is None else [(b"content-length", length)]
+    if (first(headers, b"expect") or b"").lower() == b"100-continue":
+        said.append((b"expect", b"100-continue"))
+    return said
+
+
+def from_peer(headers: Iterable[Header]) -> list[Header]:
+    """As it said them: another agent has made them fit for clients."""
+    lowered = [(key.lower(), value) for key, value in headers]
+    dropped = _and_named_in_connection(_NOT_FROM_PEER, lowered)
+    return [field for field in lowered if field[0] not in dropped]
 
 
 def is_event_stream(headers: Iterable[Header]) -> bool:

@@ -5,7 +5,6 @@ until there are keys (design §9).
 """
 
 import asyncio
-import ipaddress
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Protocol
@@ -17,7 +16,8 @@ from reconciler.attempt import Attempt
 from reconciler.errors import Rejected, Transient
 from reconciler.events import Journal
 from reconciler.plan.ids import ModelName
-from reconciler.proxy import errors, headers, management_view, reply
+from reconciler.proxy import errors, management_view, reply
+from reconciler.proxy.access import asker, why_not_allowed
 from reconciler.proxy.as_of import Beats
 from reconciler.proxy.board import Routes
 from reconciler.proxy.client import ClientLeft, read_body
@@ -29,8 +29,6 @@ from reconciler.status import JUST_STARTED, ModelStatus, Planned
 _BODY_BYTES = 64 * 1024
 _TAKEN_UP_SECONDS = 5.0
 """For the loop to take a command up. It ticks at once, but reads the disk while it does."""
-_FROM_ELSEWHERE = (b"origin", b"forwarded", b"x-forwarded-for")
-"""A browser's page, or a proxy on this host: whoever is behind it need not be on this host."""
 
 
 class Commands(Protocol):
@@ -176,13 +174,13 @@ class Reconcile:
             if isinstance(model, Problem):
                 return model
             name = model.name
-        told = await self._order(ask, ask.by or f"a client at {scope['client'][0]}")
+        told = await self._order(ask, ask.by or asker(scope))
         if isinstance(told, Problem):
             return told
         try:
             async with asyncio.timeout(_TAKEN_UP_SECONDS):
                 retried = await self._commands.reconcile(
-                    retry=ask.retry, model=name, asked_by=f"a client at {scope['client'][0]}"
+                    retry=ask.retry, model=name, asked_by=asker(scope)
                 )
         except TimeoutError:
             return errors.loop_is_busy(_TAKEN_UP_SECONDS)
@@ -255,26 +253,3 @@ def find(routes: Routes, name: str) -> ModelStatus | Problem:
     if table.status.unknown_because is not None:
         return errors.node_starting(table.status.unknown_because)
     return errors.no_such_model(name, tuple(sorted(table.by_name)))
-
-
-def why_not_allowed(scope: Scope) -> Problem | None:
-    """Whether this client may change anything. Who it is says its connection, no header.
-
-    A header can only make it worse: what was sent for somebody else is not let through.
-    """
-    client = scope.get("client")
-    if client is None or not _is_loopback(client[0]):
-        return errors.not_on_this_host(client[0] if client else "unknown")
-    for name in _FROM_ELSEWHERE:
-        if headers.first(scope["headers"], name) is not None:
-            return errors.sent_for_somebody_else(name.decode())
-    return None
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-    return (mapped or address).is_loopback

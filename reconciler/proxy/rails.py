@@ -9,10 +9,11 @@ from starlette.types import Receive, Scope, Send
 
 from reconciler.plan.ids import ModelName
 from reconciler.proxy import errors
+from reconciler.proxy.access import asker, why_not_allowed
 from reconciler.proxy.board import Routes
 from reconciler.proxy.client import read_body
 from reconciler.proxy.errors import Problem
-from reconciler.proxy.management import Orders, answer_command, find, said, why_not_allowed
+from reconciler.proxy.management import Orders, answer_command, find, said
 
 _BODY_BYTES = 64 * 1024
 
@@ -92,7 +93,7 @@ async def _read(scope: Scope, receive: Receive) -> _Ask | Problem:
 
 
 def _by(ask: _Ask, scope: Scope) -> str:
-    return " ".join(ask.by.split()) or f"a client at {scope['client'][0]}"
+    return " ".join(ask.by.split()) or asker(scope)
 
 
 def _until(text: str | None) -> str | Problem | None:

@@ -80,7 +80,7 @@ async def relay(response: aiohttp.ClientResponse, client: Client) -> None:
         length = headers.first(answer_headers, b"content-length")
         await heartbeat.send_head(head, endless=is_stream and length is None)
     try:
-        with _ending_with_connection(response):
+        with ending_with_connection(response):
             if begun and not is_stream:
                 await _as_event(response, client)
             else:
@@ -159,7 +159,7 @@ def _is_error(body: bytes) -> bool:
 
 
 @contextmanager
-def _ending_with_connection(response: aiohttp.ClientResponse) -> Iterator[None]:
+def ending_with_connection(response: aiohttp.ClientResponse) -> Iterator[None]:
     """Whoever reads the answer sees the end of its connection.
 
     The client library tells them, but not after bytes that are no valid HTTP: it closes the

@@ -1,12 +1,16 @@
 """`X-Target-Server: NODE` and `?server=NODE`: answered by the node that the client names.
 
-Without peers the one node that can be meant is this one. Both are taken off the request.
+Both are taken off the request. Only who is known as a peer is ever called.
 """
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from reconciler.proxy import errors, headers, reply
+from reconciler.proxy import cluster_errors, guard, headers, reply
 from reconciler.proxy.board import StatusReader
+from reconciler.proxy.errors import Problem
+from reconciler.proxy.forward import Upstream
+from reconciler.proxy.hop import Hop
+from reconciler.proxy.peers.peer import Peer
 from reconciler.proxy.peers.side import ClusterSide
 from reconciler.proxy.query import take_parameter
 from reconciler.status import Status
@@ -19,10 +23,13 @@ _OUR_OWN = ("/healthz", "/readyz", "/metrics")
 class TargetServer:
     """ASGI middleware. The header counts where both are given."""
 
-    def __init__(self, app: ASGIApp, board: StatusReader, cluster: ClusterSide) -> None:
+    def __init__(
+        self, app: ASGIApp, board: StatusReader, cluster: ClusterSide, upstream: Upstream
+    ) -> None:
         self._app = app
         self._board = board
         self._cluster = cluster
+        self._hop = Hop(board, cluster, upstream)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"].startswith(_OUR_OWN):
@@ -34,13 +41,28 @@ class TargetServer:
         if target is None:
             await self._app(scope, receive, send)
             return
-        status = self._board.current()
-        if target not in _names_of_self(status):
-            known = (status.node, *self._cluster.peers.current().names)
-            await reply.send_problem(scope, send, errors.unknown_target(target, known))
-            return
         kept = [(key, value) for key, value in scope["headers"] if key != _HEADER]
-        await self._app({**scope, "headers": kept, "query_string": query}, receive, send)
+        scope = {**scope, "headers": kept, "query_string": query}
+        answerer = self._answerer(scope, target)
+        if isinstance(answerer, Problem):
+            await reply.send_problem(scope, send, answerer)
+        elif isinstance(answerer, Peer):
+            await self._hop.pass_on(scope, receive, send, answerer)
+        else:
+            await self._app(scope, receive, send)
+
+    def _answerer(self, scope: Scope, target: str) -> Peer | Problem | None:
+        """None: this node itself."""
+        status, passage = self._board.current(), guard.passage(scope)
+        if target in _names_of_self(status):
+            return None
+        if passage.by is not None and passage.trusted:
+            return cluster_errors.misdirected(target, node=status.node, by=passage.by)
+        peers = self._cluster.peers.current()
+        peer = peers.named(target)
+        if peer is None:
+            return cluster_errors.unknown_target(target, (status.node, *peers.names))
+        return peer
 
 
 def _names_of_self(status: Status) -> tuple[str | None, ...]:

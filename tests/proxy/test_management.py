@@ -13,7 +13,8 @@ from reconciler.plan.ids import FilesDigest, Instance, ModelName, Place, SpecHas
 from reconciler.plan.memory import HOST, Need, Pool
 from reconciler.plan.observed import EffectKind
 from reconciler.plan.phase import State
-from reconciler.proxy.management import why_not_allowed
+from reconciler.proxy.access import why_not_allowed
+from reconciler.proxy.guard import Passage
 from reconciler.status import FailureNote, ModelDetail, Planned, UnderWay
 from tests.proxy.agent import running_agent
 from tests.proxy.builders import KEY, Operators, model
@@ -273,7 +274,12 @@ async def test_who_sends_for_somebody_else_may_change_nothing(header: str) -> No
 def test_only_clients_on_this_host_may_change_anything(
     client: tuple[str, int] | None, allowed: bool
 ) -> None:
-    scope: Scope = {"type": "http", "client": client, "headers": [(b"host", b"localhost")]}
+    scope: Scope = {
+        "type": "http",
+        "client": client,
+        "headers": [(b"host", b"localhost")],
+        "state": {"passage": Passage()},
+    }
     refusal = why_not_allowed(scope)
     assert (refusal is None) == allowed
     assert refusal is None or refusal.status == 403

@@ -1,0 +1,191 @@
+"""Passing a request on to another agent as it is, and its answer back, as they come.
+
+Nothing is held, read ahead or looked into: the body of the request flows while the peer takes it,
+the answer while the client does. An answer that comes before the request is complete ends the
+upload, as it does without a hop.
+"""
+
+import errno
+from collections.abc import AsyncIterator
+
+import aiohttp
+import structlog
+from starlette.types import Message, Receive, Scope, Send
+from yarl import URL
+
+from reconciler.proxy import access, cluster_errors, error_shape, guard, headers, outgoing, reply
+from reconciler.proxy.board import StatusReader
+from reconciler.proxy.client import ClientLeft, WhileClientStays
+from reconciler.proxy.errors import Header, Problem
+from reconciler.proxy.exchange import BODY_FOLLOWS
+from reconciler.proxy.forward import Upstream
+from reconciler.proxy.outgoing import Attempt
+from reconciler.proxy.peers.peer import Peer
+from reconciler.proxy.peers.side import ClusterSide
+from reconciler.proxy.relay import ending_with_connection
+
+_WITHOUT_BODY = (204, 304)
+_EVENT_ENDS = (b"\n\n", b"\r\n\r\n")
+_TAIL_BYTES = 4
+
+log = structlog.get_logger()
+
+
+class Hop:
+    """To peers only, and to an address of theirs only: no part of it is the client's."""
+
+    def __init__(self, board: StatusReader, cluster: ClusterSide, upstream: Upstream) -> None:
+        self._board = board
+        self._cluster = cluster
+        self._upstream = upstream
+
+    async def pass_on(self, scope: Scope, receive: Receive, send: Send, peer: Peer) -> None:
+        try:
+            with WhileClientStays(scope):
+                problem = await self._pass_on(scope, receive, send, peer)
+        except ClientLeft:
+            return
+        if problem is not None:
+            await reply.send_problem(scope, send, problem)
+
+    async def _pass_on(
+        self, scope: Scope, receive: Receive, send: Send, peer: Peer
+    ) -> Problem | None:
+        if not scope["raw_path"].startswith(b"/"):  # OPTIONS *
+            return cluster_errors.not_for_nodes(scope["path"])
+        upload = _Upload(receive)
+        try:
+            response = await self._ask(scope, upload, peer)
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as exc:
+            return self._failed(peer, cluster_errors.peer_unreachable(peer, _not_connected(exc)))
+        except aiohttp.ClientError as exc:
+            if upload.broke_off:  # the server says why, where it was not the client that left
+                raise ClientLeft("the body of the request does not come any more") from exc
+            return self._failed(peer, cluster_errors.peer_lost(peer, _lost(exc)))
+        try:
+            if (cause := _why_no_answer(response, scope["method"])) is not None:
+                return self._failed(peer, cluster_errors.peer_lost(peer, cause))
+            await self._relay(response, scope, send, peer)
+        finally:
+            response.close()
+        return None
+
+    async def _ask(self, scope: Scope, upload: "_Upload", peer: Peer) -> aiohttp.ClientResponse:
+        target, query = scope["raw_path"].decode("latin-1"), scope["query_string"].decode("latin-1")
+        url = f"http://{peer.address}{target}"
+        of_body = headers.of_body(scope["headers"])
+        more = [
+            *(of_body or ()),
+            (b"x-request-id", scope["state"]["request_id"]),
+            *self._marks(scope, peer),
+        ]
+        return await outgoing.request(
+            self._upstream.peers,
+            scope["method"],
+            URL(f"{url}?{query}" if query else url, encoded=True),
+            headers.to_peer(scope["headers"], more),
+            None if of_body is None else upload.pieces(),
+            Attempt(),
+        )
+
+    def _marks(self, scope: Scope, peer: Peer) -> list[Header]:
+        """The node is named again: its address may be another's by now."""
+        marks = guard.marks(
+            node=self._board.current().node,
+            token=self._cluster.token,
+            on_host=access.why_not_allowed(scope) is None,
+        )
+        return marks if peer.node is None else [*marks, (b"x-target-server", peer.node.encode())]
+
+    def _failed(self, peer: Peer, problem: Problem) -> Problem:
+        log.warning("peer failed", node=peer.node, address=str(peer.address), cause=problem.message)
+        self._cluster.loads.failed(peer.address, problem.message)
+        return problem
+
+    async def _relay(
+        self, response: aiohttp.ClientResponse, scope: Scope, send: Send, peer: Peer
+    ) -> None:
+        """When the peer is lost in mid-answer, that is left incomplete: it must look cut."""
+        content, answer_headers = response.content, headers.from_peer(response.raw_headers)
+        head: Message = {
+            "type": "http.response.start",
+            "status": response.status,
+            "headers": answer_headers,
+        }
+        if content.is_eof() and content.exception() is None:
+            await send({**head, BODY_FOLLOWS: True})
+            await send({"type": "http.response.body", "body": content.read_nowait()})
+            return
+        await send(head)
+        tail = b"\n\n"
+        try:
+            with ending_with_connection(response):
+                while piece := await content.readany():
+                    await send({"type": "http.response.body", "body": piece, "more_body": True})
+                    tail = (tail + piece[-_TAIL_BYTES:])[-_TAIL_BYTES:]
+        except (aiohttp.ClientError, OSError):
+            problem = self._failed(peer, cluster_errors.peer_lost_midway(peer))
+            if headers.is_event_stream(answer_headers) and _is_inference(scope["path"]):
+                event = _error_event(scope, problem)
+                if not tail.endswith(_EVENT_ENDS):
+                    event = b"\n\n" + event
+                await send({"type": "http.response.body", "body": event, "more_body": True})
+            return
+        await send({"type": "http.response.body", "body": b""})
+
+
+class _Upload:
+    """The body of a request as it comes. `broke_off`: it will never be complete."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self.broke_off = False
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        more = True
+        while more:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                self.broke_off = True
+                raise ClientLeft("the client left while it sent its request")
+            more = message.get("more_body", False)
+            if piece := message.get("body", b""):
+                yield piece
+
+
+def _error_event(scope: Scope, problem: Problem) -> bytes:
+    shape = error_shape.of_path(scope["path"])
+    return error_shape.event(shape, error_shape.whole(shape, problem, scope["state"]["request_id"]))
+
+
+def _is_inference(path: str) -> bool:
+    return not path.startswith("/api/") or path.startswith("/api/inference/")
+
+
+def _why_no_answer(response: aiohttp.ClientResponse, method: str) -> str | None:
+    """What no agent answers with: a clause of which the peer is the subject."""
+    if not 200 <= response.status <= 599:
+        return f"answers with status {response.status}, which nobody asked for"
+    given = response.headers
+    if "x-served-by" not in given:
+        return f"is no xgen-model agent, and answers with status {response.status}"
+    has_end = "content-length" in given or "transfer-encoding" in given
+    if method != "HEAD" and response.status not in _WITHOUT_BODY and not has_end:
+        return "does not say where its answer ends"
+    return None
+
+
+def _not_connected(exc: aiohttp.ClientError) -> str:
+    if isinstance(exc, aiohttp.ClientConnectorDNSError):
+        return f"has a name that leads nowhere ({exc.os_error.strerror or exc.os_error})"
+    if not isinstance(exc, aiohttp.ClientConnectorError):
+        return "takes no connection in 5 s"
+    if exc.os_error.errno == errno.ECONNREFUSED:
+        return "refuses connections"
+    return f"takes no connection ({exc.os_error.strerror or exc.os_error})"
+
+
+def _lost(exc: aiohttp.ClientError) -> str:
+    if isinstance(exc, aiohttp.ClientResponseError):
+        return "answers with what is not HTTP"
+    return "ended the connection before it answered"
