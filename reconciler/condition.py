@@ -28,6 +28,8 @@ class ConditionType(StrEnum):
     CACHE_IN_BUDGET = "CacheInBudget"
     HISTORY_KEPT = "HistoryKept"
     PEERS_FOUND = "PeersFound"
+    NODE_NAMES_UNIQUE = "NodeNamesUnique"
+    REVISIONS_AGREE = "RevisionsAgree"
 
 
 ABNORMAL_IF_TRUE = frozenset(
@@ -95,6 +97,8 @@ class Reason(StrEnum):
     LOOKUP_FAILED = "LookupFailed"
     SELF_MISSING = "SelfMissing"
     NOT_HEADLESS = "NotHeadless"
+    NAME_CLASH = "NameClash"
+    REVISIONS_DIFFER = "RevisionsDiffer"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

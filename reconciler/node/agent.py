@@ -81,7 +81,7 @@ async def run_agent(
             bind_contextvars(node=node)
             clock = clock or SystemClock()
             async with (
-                open_cluster(settings, clock, listener.getsockname()[:2]) as cluster,
+                open_cluster(settings, clock, listener.getsockname()[:2], board.current) as cluster,
                 assembled(
                     settings,
                     node,

@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,11 +10,15 @@ from pathlib import Path
 from reconciler.errors import Rejected
 from reconciler.loop.clock import Clock
 from reconciler.proxy.peers.client import PeerClient
+from reconciler.proxy.peers.conditions import ClusterConditions
 from reconciler.proxy.peers.discovery import Discovery
 from reconciler.proxy.peers.following import PeersFollowed
 from reconciler.proxy.peers.own_address import own_address
 from reconciler.proxy.peers.side import ALONE, ClusterSide
 from reconciler.settings import Settings
+from reconciler.status import Status
+
+_LOOK_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,13 +35,21 @@ class Cluster:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self.discovery.run(), name="discovery")
                 tasks.create_task(self.followed.run(), name="peers")
+                tasks.create_task(self._look(), name="cluster-conditions")
+
+    async def _look(self) -> None:
+        """So that conditions say since when they hold, whenever somebody asks."""
+        while True:
+            self.side.conditions()
+            await asyncio.sleep(_LOOK_SECONDS)
 
 
 @asynccontextmanager
 async def open_cluster(
-    settings: Settings, clock: Clock, listen: tuple[str, int]
+    settings: Settings, clock: Clock, listen: tuple[str, int], status: Callable[[], Status]
 ) -> AsyncIterator[Cluster]:
-    """`listen`: as it is bound. Raises Rejected when the token cannot be read."""
+    """`listen`: as it is bound. `status`: of this node, as of now. Raises Rejected when the token
+    cannot be read."""
     token = await asyncio.to_thread(read_token, settings.cluster_token_file)
     if settings.peers is None:
         side = ClusterSide(peers=ALONE.peers, loads=ALONE.loads, token=token)
@@ -48,6 +60,12 @@ async def open_cluster(
     agent_id = secrets.token_hex(8)
     async with PeerClient(token) as client:
         followed = PeersFollowed(discovery, client, agent_id=agent_id, clock=clock)
+        conditions = ClusterConditions(
+            found=discovery.condition,
+            peers=followed.current,
+            status=status,
+            now=lambda: clock.wall(clock.monotonic()),
+        )
         yield Cluster(
             side=ClusterSide(
                 peers=followed,
@@ -55,7 +73,7 @@ async def open_cluster(
                 token=token,
                 agent_id=agent_id,
                 latest=followed.latest,
-                conditions=lambda: (discovery.condition(),),
+                conditions=conditions.current,
             ),
             discovery=discovery,
             followed=followed,

@@ -39,7 +39,13 @@ class Servers:
         now = time.monotonic()
         self._shown.keep_only(peers)
         nodes: list[tuple[str, str, bytes]] = []
-        nodes.append((status.node, status.pod_ip or "", json_text.encode(self._own(status))))
+        nodes.append(
+            (
+                status.node,
+                status.pod_ip or "",
+                json_text.encode(_own(status, self._bulletin, self._cluster)),
+            )
+        )
         for peer in peers:
             body = self._shown.of(peer, self._cluster.latest(peer.address), now=now)
             nodes.append((peer.node or UNKNOWN, peer.pod_ip or "", body))
@@ -51,11 +57,6 @@ class Servers:
         }
         joined = b",".join(body for _, _, body in nodes)
         return b'{"api":1,"servers":[' + joined + b"]," + json_text.encode(rest)[1:]
-
-    def _own(self, status: Status) -> Json:
-        status = replace(status, conditions=(*status.conditions, *self._cluster.conditions()))
-        stands = how_it_stands(address=None, reachable=True, reason=None, since=None)
-        return {**self._bulletin.server(status), **stands, "heard_seconds": 0.0}
 
 
 class _Waiting(msgspec.Struct):
@@ -83,9 +84,8 @@ class Self:
             await reply.send_problem(scope, send, errors.bad_query(str(exc)))
             return
         if asked.after is None:
-            status = self._board.current()
-            own = (*status.conditions, *self._cluster.conditions())
-            await reply.send_json(send, self._bulletin.server(replace(status, conditions=own)))
+            own = _own(self._board.current(), self._bulletin, self._cluster)
+            await reply.send_json(send, own)
         elif self._cluster.token is not None and not passage(scope).proven:
             came = passage(scope).wrong_token
             await reply.send_problem(scope, send, problems.token_refused(came=came))
@@ -104,6 +104,13 @@ class Self:
                 await reply.send_encoded(send, await self._bulletin.answer(known))
         except ClientLeft:
             return
+
+
+def _own(status: Status, bulletin: Bulletin, cluster: ClusterSide) -> Json:
+    """This node's own server object, with what it says of the cluster."""
+    status = replace(status, conditions=(*status.conditions, *cluster.conditions()))
+    stands = how_it_stands(address=None, reachable=True, reason=None, since=None)
+    return {**bulletin.server(status), **stands, "heard_seconds": 0.0}
 
 
 class Models:

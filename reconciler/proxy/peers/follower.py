@@ -39,7 +39,8 @@ class Asker(Protocol):
 class Company:
     """What all followers have in common. `pace`, and `count` of all, are as of now.
     `changed`: a peer is
-    another one. `welcome`: whether an agent that has said who it is may be followed."""
+    another one. `welcome`: whether an agent that has said who it is goes on being followed.
+    `lost`: one has not answered."""
 
     asker: Asker
     wall: Callable[[float], str]
@@ -47,6 +48,7 @@ class Company:
     count: Callable[[], int]
     changed: Callable[[], None]
     welcome: Callable[["Follower", Told], bool]
+    lost: Callable[["Follower"], None]
     clock: Callable[[], float]
     chance: random.Random
 
@@ -75,6 +77,7 @@ class Follower:
                 answer = await self._ask()
             except (PeerFailed, Unreadable) as exc:
                 self._lose(str(exc))
+                self._company.lost(self)
                 await self._pause(self._until_probe())
                 continue
             if answer is None:  # routing met a failure meanwhile, and said so
@@ -93,6 +96,11 @@ class Follower:
         self._poked.set()
         if self._asking is not None:
             self._asking.cancel()
+
+    def move(self, address: Address) -> None:
+        """The same agent, at another address."""
+        self.address = address
+        self._be(replace(self.peer, address=address))
 
     def heard(self, model: ModelName, load: ModelLoad) -> None:
         before = self.latest

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections.abc import Mapping
 from typing import Protocol
 
 from reconciler.plan.ids import ModelName
@@ -27,6 +28,8 @@ class Listed(Protocol):
 
     @property
     def addresses(self) -> tuple[Address, ...]: ...
+    @property
+    def also(self) -> Mapping[Address, tuple[Address, ...]]: ...
 
 
 class Members(Protocol):
@@ -34,6 +37,8 @@ class Members(Protocol):
 
     def current(self) -> Listed: ...
     def not_a_peer(self, address: Address) -> None: ...
+    def same_agent(self, address: Address, other: Address) -> None: ...
+    def apart(self, address: Address) -> None: ...
 
 
 class PeersFollowed:
@@ -63,6 +68,7 @@ class PeersFollowed:
             count=lambda: len(self._followers),
             changed=self._changed,
             welcome=self._welcome,
+            lost=self._lost,
             clock=clock.monotonic,
             chance=random.Random(),
         )
@@ -121,13 +127,42 @@ class PeersFollowed:
         self._changed()
 
     def _welcome(self, follower: Follower, told: Told) -> bool:
-        if told.agent_id != self._agent_id:
+        if told.agent_id is None:
             return True
-        self._members.not_a_peer(follower.address)
-        self._part_with_itself(follower.address)
-        return False
+        if told.agent_id == self._agent_id:
+            self._members.not_a_peer(follower.address)
+            self._forget(follower.address)
+            return False
+        if follower.peer.agent_id not in (None, told.agent_id):
+            for address in self._members.current().also.get(follower.address, ()):
+                self._members.apart(address)  # perhaps it is still the one before
+        for other in list(self._followers.values()):
+            if other is not follower and other.peer.agent_id == told.agent_id:
+                return self._meet(follower, other)
+        return True
 
-    def _part_with_itself(self, address: Address) -> None:
+    def _meet(self, follower: Follower, other: Follower) -> bool:
+        """Both lead to one agent: whether `follower` is the one that stays."""
+        if other.peer.reachable:
+            self._members.same_agent(other.address, follower.address)
+            self._forget(follower.address)
+            return False
+        self._members.same_agent(follower.address, other.address)
+        self._part(other.address)
+        return True
+
+    def _lost(self, follower: Follower) -> None:
+        """Where the agent has another address, that is tried next."""
+        address = follower.address
+        for other in self._members.current().also.get(address, ()):
+            self._members.same_agent(other, address)
+            self._followers[other] = self._followers.pop(address)
+            if (task := self._tasks.pop(address, None)) is not None:
+                self._tasks[other] = task
+            follower.move(other)
+            return
+
+    def _forget(self, address: Address) -> None:
         """Its task ends by itself."""
         del self._followers[address]
         del self._tasks[address]

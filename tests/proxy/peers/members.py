@@ -24,6 +24,7 @@ class Listed:
 
     addresses: tuple[Address, ...] = ()
     strangers: list[Address] = field(default_factory=list)
+    also: dict[Address, tuple[Address, ...]] = field(default_factory=dict)
 
     def current(self) -> "Listed":
         return self
@@ -33,7 +34,13 @@ class Listed:
         self.addresses = tuple(each for each in self.addresses if each != address)
 
     def same_agent(self, address: Address, other: Address) -> None:
-        self.addresses = tuple(each for each in self.addresses if each != other)
+        rest = [each for each in self.addresses if each not in (address, other)]
+        self.addresses = (*rest, address)
+        self.also = {address: (other,)}
+
+    def apart(self, address: Address) -> None:
+        self.also = {}
+        self.addresses = (*self.addresses, address)
 
 
 class SteadyClock:

@@ -1,0 +1,84 @@
+"""What this node says of the cluster as a whole, beside what it says of itself (PURE)."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from reconciler.condition import Condition, ConditionType, Reason
+from reconciler.plan.ids import NodeName
+from reconciler.proxy.peers.peer import Peer, Peers
+from reconciler.proxy.peers.revisions import by_revision
+from reconciler.status import Status
+
+_NAMED = 3
+"""Nodes in one message."""
+
+
+class ClusterConditions:
+    """`found`: discovery's. `now`: RFC 3339, UTC. Each of the others is there only while it is
+    False, and remembers since when."""
+
+    def __init__(
+        self,
+        *,
+        found: Callable[[], Condition],
+        peers: Callable[[], Peers],
+        status: Callable[[], Status],
+        now: Callable[[], str],
+    ) -> None:
+        self._found = found
+        self._peers = peers
+        self._status = status
+        self._now = now
+        self._said: tuple[Condition, ...] = ()
+        self._seen: tuple[Peers, Status] | None = None
+
+    def current(self) -> tuple[Condition, ...]:
+        peers, status = self._peers(), self._status()
+        if self._seen is None or self._seen[0] is not peers or self._seen[1] is not status:
+            self._seen = (peers, status)
+            self._said = tuple(self._doubts(status, peers.all))
+        return (self._found(), *self._said)
+
+    def _doubts(self, status: Status, peers: Sequence[Peer]) -> Iterable[Condition]:
+        if message := clash(status.node, peers):
+            yield self._no(ConditionType.NODE_NAMES_UNIQUE, Reason.NAME_CLASH, message)
+        if message := skew(status, peers):
+            yield self._no(ConditionType.REVISIONS_AGREE, Reason.REVISIONS_DIFFER, message)
+
+    def _no(self, kind: ConditionType, reason: Reason, message: str) -> Condition:
+        before = next((each for each in self._said if each.type is kind), None)
+        since = before.since if before is not None else self._now()
+        return Condition(type=kind, status="False", reason=reason, message=message, since=since)
+
+
+def clash(own: NodeName, peers: Sequence[Peer]) -> str | None:
+    """Which node names several agents give that can be reached, as a sentence. While a pod is
+    replaced, the old one and the new one have the same; the old one can not be reached then."""
+    given: dict[str, list[str]] = {own: ["this node"]}
+    for peer in peers:
+        if peer.reachable and peer.node is not None:
+            given.setdefault(peer.node, []).append(str(peer.address))
+    twice = sorted((node, who) for node, who in given.items() if len(who) > 1)
+    if not twice:
+        return None
+    said = "; ".join(f"{node} is {_listed(who)}" for node, who in twice[:_NAMED])
+    return f"{said}{_more(twice)}: give each agent a --node of its own"
+
+
+def skew(status: Status, peers: Sequence[Peer]) -> str | None:
+    """Which nodes are at which revision, where that differs."""
+    found = by_revision(status, peers)
+    if len(found) < 2:
+        return None
+    most_first = sorted(found.items(), key=lambda each: (-len(each[1]), each[0]))
+    said = "; ".join(
+        f"{revision[:12]}: {_listed(nodes)}" for revision, nodes in most_first[:_NAMED]
+    )
+    return f"nodes are at {len(found)} revisions of the manifest: {said}{_more(most_first)}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:_NAMED])}{_more(names)}"
+
+
+def _more(every: Sequence[object]) -> str:
+    return f" and {len(every) - _NAMED} more" if len(every) > _NAMED else ""
