@@ -64,6 +64,7 @@ from reconciler.node.backends import answers_are_there, open_backends
 from reconciler.node.board import Board
 from reconciler.node.bounds import bounds_of
 from reconciler.node.clock import SystemClock
+from reconciler.node.engine_loads import EngineLoads
 from reconciler.node.engines import look_at_engines, make_engines
 from reconciler.node.hub import make_store, make_writer
 from reconciler.node.hub_models import HubModels
@@ -72,7 +73,7 @@ from reconciler.node.imports import Downloads, Importer, make_imports
 from reconciler.node.metered_store import MeteredStore
 from reconciler.node.offers import offer_of
 from reconciler.node.source import make_push_hook, make_source
-from reconciler.node.tokens import TokenCount
+from reconciler.node.tokens import LOOK_SECONDS, LOOK_SECONDS_WITH_PEERS, TokenCount
 from reconciler.observe.devices.survey import survey
 from reconciler.observe.engine_pages import EnginePages
 from reconciler.observe.processes import boot_id
@@ -186,7 +187,15 @@ async def assembled(
         hub_models = HubModels(writer, cache=cache, node=node)
         stack.push_async_callback(hub_models.close)
         pages = await stack.enter_async_context(EnginePages())
-        tokens = TokenCount(live=backends.live, traffic=traffic, pages=pages, metrics=metrics)
+        engine_loads = EngineLoads()
+        tokens = TokenCount(
+            live=backends.live,
+            traffic=traffic,
+            pages=pages,
+            metrics=metrics,
+            loads=engine_loads,
+            look_seconds=LOOK_SECONDS if settings.peers is None else LOOK_SECONDS_WITH_PEERS,
+        )
         liveness = Liveness(
             backends.live,
             Surroundings(
@@ -336,6 +345,7 @@ async def assembled(
                 pulse=publisher.pulse,
                 upstream=upstream,
                 cluster=cluster,
+                engines=engine_loads,
             ),
             upstream=upstream,
             closed=closed,

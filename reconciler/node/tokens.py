@@ -8,6 +8,7 @@ import structlog
 
 from reconciler.apply.backends import BackendView
 from reconciler.metrics import Metrics, TokenKind
+from reconciler.node.engine_loads import EngineLoads
 from reconciler.observe.engine_pages import EnginePages
 from reconciler.observe.progress import Progress, Untold, read_progress
 from reconciler.plan.ids import Nonce
@@ -16,6 +17,8 @@ from reconciler.proxy.inflight import Traffic
 _log = structlog.get_logger("xgen.node")
 
 LOOK_SECONDS = 10.0
+LOOK_SECONDS_WITH_PEERS = 2.0
+"""They send their requests by what the engines' queues and caches were lately."""
 
 
 @dataclass(slots=True)
@@ -31,7 +34,10 @@ class _Spawn:
 
 
 class TokenCount:
-    """Also the `apply.stop.Traffic` of whoever stops backends: idle is who was counted, too."""
+    """Also the `apply.stop.Traffic` of whoever stops backends: idle is who was counted, too.
+
+    `loads`: is told what each look says of the engine's load.
+    """
 
     def __init__(
         self,
@@ -40,7 +46,11 @@ class TokenCount:
         traffic: Traffic,
         pages: EnginePages,
         metrics: Metrics,
+        loads: EngineLoads,
+        look_seconds: float = LOOK_SECONDS,
     ) -> None:
+        self._loads = loads
+        self._look_seconds = look_seconds
         self._live = live
         self._traffic = traffic
         self._pages = pages
@@ -53,13 +63,15 @@ class TokenCount:
                 await self.look()
             except Exception:  # noqa: BLE001  the boundary of the task: the next look may do better
                 _log.exception("counting tokens failed")
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(self._look_seconds)
 
     async def look(self) -> None:
         """Ask every loaded backend that had requests since it was asked last, all at once."""
         live = tuple(self._live())
-        for gone in self._spawns.keys() - {view.nonce for view in live}:
+        nonces = {view.nonce for view in live}
+        for gone in self._spawns.keys() - nonces:
             del self._spawns[gone]
+        self._loads.keep_only(nonces)
         async with asyncio.TaskGroup() as group:
             for view in live:
                 group.create_task(self._look_at(view), name=f"tokens:{view.model}")
@@ -96,8 +108,10 @@ class TokenCount:
             match await read_progress(self._pages, view.launch):
                 case Untold(reason=reason):  # what it counts meanwhile is there the next time
                     _log.debug("tokens are not counted now", model=view.model, cause=reason)
+                    self._loads.take(view, None)
                 case Progress() as progress:
                     self._count(view, spawn, progress)
+                    self._loads.take(view, progress)
 
     def _spawn(self, view: BackendView) -> _Spawn:
         """Of one that is loaded."""

@@ -24,7 +24,7 @@ from reconciler.proxy.health import Healthz, Readyz
 from reconciler.proxy.inference import Gateway, Inference
 from reconciler.proxy.inflight import Traffic
 from reconciler.proxy.intake import Intake
-from reconciler.proxy.local_loads import UNTOLD, LocalLoads
+from reconciler.proxy.local_loads import UNTOLD, EngineFigures, LocalLoads
 from reconciler.proxy.management import Management
 from reconciler.proxy.metrics_page import AgentMetrics, BackendMetrics, EnginePages
 from reconciler.proxy.paths import Paths
@@ -58,6 +58,7 @@ def create_app(
     pulse: Beats,
     upstream: Upstream,
     cluster: ClusterSide = ALONE,
+    engines: EngineFigures = UNTOLD,
 ) -> ASGIApp:
     """The application; its lifespan opens and closes `upstream`, the client to the backends."""
     routes = Routes(board)
@@ -65,7 +66,7 @@ def create_app(
     turns = Turns(queue_length=bounds.queue_length, wait_seconds=bounds.queue_seconds)
     bulletin = Bulletin(
         board,
-        LocalLoads(traffic, turns, UNTOLD),
+        LocalLoads(traffic, turns, engines),
         traffic,
         pulse,
         agent_id=cluster.agent_id,

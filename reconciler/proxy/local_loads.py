@@ -42,4 +42,4 @@ class _Untold:
 
 
 UNTOLD: EngineFigures = _Untold()
-"""Of a node without peers: nobody would be told."""
+"""Of engines that nobody looks at."""

@@ -1,7 +1,7 @@
 """Tokens are counted by what real processes say, each once, over their whole life."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
@@ -12,6 +12,7 @@ from reconciler.apply.backends import BackendView
 from reconciler.apply.stop import Hurry, Stopper
 from reconciler.backend.llama_options import COUNTERS
 from reconciler.metrics import Metrics, TokenKind
+from reconciler.node.engine_loads import EngineLoads
 from reconciler.node.tokens import TokenCount
 from reconciler.observe.engine_pages import EnginePages
 from reconciler.observe.readiness import question
@@ -40,6 +41,16 @@ class Node:
     metrics: Metrics
     pages: Pages
     tokens: TokenCount
+    loads: EngineLoads
+
+    def another_count(self, live: Callable[[], Iterable[BackendView]]) -> TokenCount:
+        return TokenCount(
+            live=live,
+            traffic=self.traffic,
+            pages=self.pages,
+            metrics=self.metrics,
+            loads=self.loads,
+        )
 
     async def load(self, *flags: str) -> BackendView:
         """A backend that answers with five tokens, its first question answered."""
@@ -88,8 +99,11 @@ class Node:
 async def node(world: World) -> AsyncIterator[Node]:
     traffic, metrics = Traffic(), Metrics(node="node-a")
     async with Pages(answer_seconds=5) as pages:
-        count = TokenCount(live=world.backends.live, traffic=traffic, pages=pages, metrics=metrics)
-        yield Node(world, traffic, metrics, pages, count)
+        loads = EngineLoads()
+        count = TokenCount(
+            live=world.backends.live, traffic=traffic, pages=pages, metrics=metrics, loads=loads
+        )
+        yield Node(world, traffic, metrics, pages, count, loads)
 
 
 async def test_tokens_are_those_that_the_engine_counted(node: Node) -> None:
@@ -113,9 +127,7 @@ async def test_what_was_counted_before_this_agent_came_is_not_counted_again(node
     world.backends = world.make_backends()
     await world.backends.open()
     await world.until(lambda: world.view(view).loaded_at is not None, "it answers")
-    tokens = TokenCount(
-        live=world.backends.live, traffic=node.traffic, pages=node.pages, metrics=node.metrics
-    )
+    tokens = node.another_count(world.backends.live)
 
     await tokens.look()
     assert node.counted == (0, 0)
@@ -220,9 +232,7 @@ async def test_a_count_that_fell_began_anew(node: Node) -> None:
     view = await node.load()
     async with pages_that_say(100, 30, 40) as port:
         other = replace(view, launch=replace(view.launch, port=port))
-        tokens = TokenCount(
-            live=lambda: [other], traffic=node.traffic, pages=node.pages, metrics=node.metrics
-        )
+        tokens = node.another_count(lambda: [other])
         with node.traffic.request(MODEL, view.nonce):
             for _ in range(3):
                 await tokens.look()
