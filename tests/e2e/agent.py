@@ -30,6 +30,8 @@ class Agent:
     """One agent and its folders. Everything it started is gone when the fixture ends."""
 
     root: Path
+    node: str = "node-a"
+    listen: str = "127.0.0.1:0"
     args: list[str] = field(default_factory=list)
     module: list[str] = field(default_factory=lambda: ["reconciler", "run"])
     environment: dict[str, str] = field(default_factory=dict)
@@ -108,8 +110,8 @@ class Agent:
             *("--manifest", str(self.manifests)),
             *("--hub", str(self.hub)),
             *("--data-dir", str(self.data)),
-            *("--node", "node-a"),
-            *("--listen", "127.0.0.1:0"),
+            *("--node", self.node),
+            *("--listen", self.listen),
             *("--ports", f"{own_ports()[0]}-{own_ports()[-1]}"),
             *("--poll-interval", "0.5"),
             *("--log-format", "json"),

@@ -30,10 +30,10 @@ def agents(folder: Path) -> Iterator[MakeAgent]:
     try:
         yield make
     finally:
-        _end(made)
+        end_agents(made)
 
 
-def _end(made: Sequence[Agent]) -> None:
+def end_agents(made: Sequence[Agent]) -> None:
     """All of them, and nothing of theirs is left."""
     for agent in made:
         for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGTERM):
