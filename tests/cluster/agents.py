@@ -75,6 +75,13 @@ class Member(Agent):
             seconds=seconds,
         )[node]
 
+    def wait_reason(self, node: str, *words: str) -> Entry:
+        """How it shows a node that it does not reach, once the reason has one of these."""
+        return self.wait_view(
+            lambda view: any(word in (view[node]["reason"] or "") for word in words),
+            what=f"{self.node} says of {node}: {words}",
+        )[node]
+
     def wait_serving(self, model: str, *nodes: str, seconds: float = 120.0) -> None:
         """Until its view has these nodes, and no others, serve it."""
         self.wait_view(
@@ -106,15 +113,24 @@ class Cluster:
         for member in self.members.values():
             member.write(text)
 
-    def start(self) -> None:
-        """And wait until each has heard of all."""
-        for member in self.members.values():
-            member.start()
+    def heal(self) -> None:
+        """Undo every harm, start who has ended, and wait until each reaches all."""
+        for name, member in self.members.items():
+            self.network.mend(name)
+            if member.process is None or member.exited is not None:
+                member.start()
+            member.thaw()
+        self.names.revive()
+        self.names.tell(*self.addresses())
         for member in self.members.values():
             member.wait_up()
-            member.wait_view(
-                lambda view: len(view) == len(self.members), what=f"{member.node} knows all"
-            )
+        for member in self.members.values():
+            member.wait_view(self._whole, what=f"{member.node} reaches all")
+
+    def _whole(self, view: dict[str, Entry]) -> bool:
+        return sorted(view) == sorted(member.node for member in self.members.values()) and all(
+            server["reachable"] for server in view.values()
+        )
 
     def addresses(self, *hosts: str) -> list[str]:
         """For the DNS: the IPv4 addresses of these, or of all."""
@@ -141,10 +157,8 @@ def cluster_on(network: Network, names: Names, folder: Path) -> Iterator[Cluster
             wrapper=host.inside,
         )
         members[name].model_file()
-    cluster = Cluster(network=network, names=names, members=members)
-    names.tell(*cluster.addresses())
     try:
-        yield cluster
+        yield Cluster(network=network, names=names, members=members)
     finally:
         for member in members.values():
             if member.process is not None and member.exited is None:

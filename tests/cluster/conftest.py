@@ -1,7 +1,6 @@
-"""A network for the tests of a cluster, and its DNS; each test begins with both unharmed."""
+"""A network for the tests of a cluster, its DNS, and agents; every test finds them unharmed."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -18,23 +17,24 @@ def lasting_net(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
 
 
 @pytest.fixture
-def net(lasting_net: Network) -> Iterator[Network]:
+def net(lasting_net: Network) -> Network:
     """Three hosts: a, b and c."""
-    yield lasting_net
     for name in lasting_net.hosts:
         lasting_net.mend(name)
+    return lasting_net
 
 
-@pytest.fixture
-def names(net: Network, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Names]:
-    """The name has the addresses of all three, of both families."""
-    addresses = [each for host in net.hosts.values() for each in (host.ipv4, host.ipv6)]
-    with serve_names(tmp_path_factory.mktemp("names"), net.bridge, *addresses) as served:
+@pytest.fixture(scope="module")
+def names(lasting_net: Network, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Names]:
+    """A DNS server that does not know the name yet."""
+    with serve_names(tmp_path_factory.mktemp("names"), lasting_net.bridge) as served:
         yield served
 
 
-@pytest.fixture
-def cluster(net: Network, names: Names, tmp_path: Path) -> Iterator[Cluster]:
+@pytest.fixture(scope="module")
+def lasting_cluster(
+    lasting_net: Network, names: Names, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Cluster]:
     """An agent on every host, not started yet."""
-    with cluster_on(net, names, tmp_path) as made:
+    with cluster_on(lasting_net, names, tmp_path_factory.mktemp("cluster")) as made:
         yield made

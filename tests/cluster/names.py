@@ -48,6 +48,12 @@ class Names:
             )
         self._wait_told()
 
+    def revive(self) -> None:
+        """After it was stopped, or fell silent."""
+        if self.process is None:
+            self.start()
+        self._alive().send_signal(signal.SIGCONT)
+
     def stop(self) -> None:
         """Whoever asks is told at once that nobody answers there."""
         if self.process is not None:
@@ -56,8 +62,11 @@ class Names:
 
     def fall_silent(self) -> None:
         """Whoever asks waits."""
+        self._alive().send_signal(signal.SIGSTOP)
+
+    def _alive(self) -> subprocess.Popen[str]:
         assert self.process is not None
-        self.process.send_signal(signal.SIGSTOP)
+        return self.process
 
     def _wait_told(self) -> None:
         told = set(self.addresses)
