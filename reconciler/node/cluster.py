@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from reconciler.errors import Rejected
 from reconciler.loop.clock import Clock
 from reconciler.proxy.peers.client import PeerClient
 from reconciler.proxy.peers.conditions import ClusterConditions
@@ -15,6 +14,7 @@ from reconciler.proxy.peers.discovery import Discovery
 from reconciler.proxy.peers.following import PeersFollowed
 from reconciler.proxy.peers.own_address import own_address
 from reconciler.proxy.peers.side import ALONE, ClusterSide
+from reconciler.proxy.peers.token_file import TokenFile
 from reconciler.settings import Settings
 from reconciler.status import Status
 
@@ -50,15 +50,15 @@ async def open_cluster(
 ) -> AsyncIterator[Cluster]:
     """`listen`: as it is bound. `status`: of this node, as of now. Raises Rejected when the token
     cannot be read."""
-    token = await asyncio.to_thread(read_token, settings.cluster_token_file)
+    tokens = await asyncio.to_thread(_tokens, settings.cluster_token_file, clock)
     if settings.peers is None:
-        side = ClusterSide(peers=ALONE.peers, loads=ALONE.loads, token=token)
+        side = ClusterSide(peers=ALONE.peers, loads=ALONE.loads, tokens=tokens)
         yield Cluster(side=side)
         return
     own = own_address(listen, [settings.pod_ip])
     discovery = Discovery(settings.peers, own=own, clock=clock)
     agent_id = secrets.token_hex(8)
-    async with PeerClient(token) as client:
+    async with PeerClient(tokens) as client:
         followed = PeersFollowed(discovery, client, agent_id=agent_id, clock=clock)
         conditions = ClusterConditions(
             found=discovery.condition,
@@ -70,7 +70,7 @@ async def open_cluster(
             side=ClusterSide(
                 peers=followed,
                 loads=followed,
-                token=token,
+                tokens=tokens,
                 agent_id=agent_id,
                 latest=followed.latest,
                 conditions=conditions.current,
@@ -80,16 +80,7 @@ async def open_cluster(
         )
 
 
-def read_token(file: Path | None) -> str | None:
-    """None: none is set. Raises Rejected."""
+def _tokens(file: Path | None, clock: Clock) -> Callable[[], str | None]:
     if file is None:
-        return None
-    try:
-        token = file.read_text(encoding="ascii").strip()
-    except (OSError, UnicodeError) as exc:
-        raise Rejected(f"cannot read --cluster-token-file {file}: {exc}") from exc
-    if not token or not token.isprintable() or " " in token:
-        raise Rejected(
-            f"cannot use --cluster-token-file {file}: it must hold one line of visible ASCII"
-        )
-    return token
+        return lambda: None
+    return TokenFile(file, clock=clock.monotonic).current

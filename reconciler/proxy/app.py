@@ -111,7 +111,7 @@ def create_app(
         default=_not_found,
         lifespan=lifespan,
     )
-    return Frame(Guard(TargetServer(router, board, cluster, upstream), cluster.token), board)
+    return Frame(Guard(TargetServer(router, board, cluster, upstream), cluster.tokens), board)
 
 
 class _Only:

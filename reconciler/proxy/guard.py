@@ -4,6 +4,7 @@ A request is passed on once. Whoever gets it answers it, whatever it thinks of t
 """
 
 import hmac
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -42,15 +43,16 @@ class Guard:
     """ASGI middleware, before whatever looks at a target or a model: it judges the marks once,
     leaves `passage` in the request's state, and takes the marks off."""
 
-    def __init__(self, app: ASGIApp, token: str | None) -> None:
+    def __init__(self, app: ASGIApp, tokens: Callable[[], str | None]) -> None:
         self._app = app
-        self._token = token.encode() if token is not None else None
+        self._tokens = tokens
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             passage, marked = _DIRECT, [each for each in scope["headers"] if each[0] in MARKS]
             if marked:
-                passage = judge(marked, self._token)
+                token = self._tokens()
+                passage = judge(marked, token.encode() if token is not None else None)
                 kept = [each for each in scope["headers"] if each[0] not in MARKS]
                 scope = {**scope, "headers": kept}
             scope["state"]["passage"] = passage

@@ -37,7 +37,7 @@ class Known:
         self.lost.append((peer, because))
 
     def side(self, token: str | None = None) -> ClusterSide:
-        return ClusterSide(peers=self, loads=self, token=token)
+        return ClusterSide(peers=self, loads=self, tokens=lambda: token)
 
 
 def peer(port: int, node: str | None = "node-b", *, host: str = "127.0.0.1", **more: Any) -> Peer:

@@ -34,7 +34,7 @@ async def seen(headers: list[Header], token: str | None) -> Scope:
         raise AssertionError
 
     scope = {"type": "http", "headers": headers, "state": {}}
-    await Guard(app, token)(scope, receive, send)
+    await Guard(app, lambda: token)(scope, receive, send)
     return scopes[0]
 
 
@@ -90,7 +90,7 @@ def test_nothing_is_proven_without_the_token(marked: list[Header]) -> None:
 
 @pytest.mark.parametrize("token", [SECRET, None])
 async def test_forged_marks_reach_no_backend(llm: StandIn, token: str | None) -> None:
-    cluster = ClusterSide(peers=ALONE.peers, loads=ALONE.loads, token=token)
+    cluster = ClusterSide(peers=ALONE.peers, loads=ALONE.loads, tokens=lambda: token)
     forged = {name.decode(): value.decode() for name, value in FORGED}
     async with running_agent(llm.as_model(), cluster=cluster) as agent:
         assert (await agent.chat({"model": "llm"}, headers=forged)).status == 200

@@ -5,6 +5,7 @@ Its answer may come from anything that listens at a wrong address.
 
 import asyncio
 import errno
+from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
@@ -49,12 +50,12 @@ class Question:
 
 
 class PeerClient:
-    """`token`: goes to peers and nowhere else; None: there is none."""
+    """`tokens`: the one as of now, which goes to peers and nowhere else; None: there is none."""
 
     def __init__(
-        self, token: str | None = None, *, answer_seconds: float = _ANSWER_SECONDS
+        self, tokens: Callable[[], str | None], *, answer_seconds: float = _ANSWER_SECONDS
     ) -> None:
-        self._token = token
+        self._tokens = tokens
         self._answer_seconds = answer_seconds
 
     async def __aenter__(self) -> "PeerClient":
@@ -80,9 +81,11 @@ class PeerClient:
     ) -> bytes:
         url = URL(f"http://{address}/api/cluster/_self?{question.query()}", encoded=True)
         limit = question.wait_seconds + self._answer_seconds
+        token = self._tokens()
+        headers = {TOKEN_HEADER: token} if token is not None else {}
         try:
             async with asyncio.timeout(limit) as time:
-                async with session.get(url, allow_redirects=False) as response:
+                async with session.get(url, headers=headers, allow_redirects=False) as response:
                     time.reschedule(asyncio.get_running_loop().time() + _WHOLE_SECONDS)
                     body = await self._body(response)
         except (aiohttp.ConnectionTimeoutError, aiohttp.ClientConnectorError) as exc:
@@ -96,7 +99,7 @@ class PeerClient:
         except (aiohttp.ClientError, ValueError) as exc:
             raise PeerFailed("is not an xgen-model agent: its answer is not HTTP") from exc
         if response.status != 200:
-            raise PeerFailed(self._refusal(response.status, body))
+            raise PeerFailed(_refusal(response.status, body, has_token=token is not None))
         return body
 
     async def _body(self, response: aiohttp.ClientResponse) -> bytes:
@@ -112,20 +115,11 @@ class PeerClient:
             chunks.append(chunk)
         return b"".join(chunks)
 
-    def _refusal(self, status: int, body: bytes) -> str:
-        if status == 403 and _code(body) == TOKEN_REFUSED:
-            if self._token is None:
-                return "wants a cluster token, and this node has none (--cluster-token-file)"
-            return "refuses our cluster token"
-        return f"is not an xgen-model agent, or it fails: it answers {status}"
-
     def _session(self, *, force_close: bool) -> aiohttp.ClientSession:
         connector = aiohttp.TCPConnector(
             limit=0, force_close=force_close, ttl_dns_cache=_NAMES_KEPT_SECONDS
         )
         headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
-        if self._token is not None:
-            headers[TOKEN_HEADER] = self._token
         return aiohttp.ClientSession(
             connector=connector,
             headers=headers,
@@ -145,6 +139,14 @@ def _not_connected(exc: aiohttp.ClientError) -> str:
     if exc.os_error.errno == errno.ECONNREFUSED:
         return "refuses connections"
     return f"takes no connection: {exc.os_error.strerror or exc.os_error}"
+
+
+def _refusal(status: int, body: bytes, *, has_token: bool) -> str:
+    if status == 403 and _code(body) == TOKEN_REFUSED:
+        if has_token:
+            return "refuses our cluster token"
+        return "wants a cluster token, and this node has none (--cluster-token-file)"
+    return f"is not an xgen-model agent, or it fails: it answers {status}"
 
 
 def _code(body: bytes) -> object:

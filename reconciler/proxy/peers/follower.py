@@ -4,6 +4,7 @@ asked ──answer──▶ reachable ──failure, or one that routing met─�
 """
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -71,24 +72,19 @@ class Follower:
 
     async def run(self) -> None:
         """Until cancelled, or until it is no peer."""
-        while True:
+        stays = True
+        while stays:
             began = self._company.clock()
             try:
                 answer = await self._ask()
+                stays = answer is None or self._take(answer)
+                seconds = began + self._period() - self._company.clock()
             except (PeerFailed, Unreadable) as exc:
-                self._lose(str(exc))
-                self._company.lost(self)
-                await self._pause(self._until_probe())
-                continue
-            if answer is None:  # routing met a failure meanwhile, and said so
-                await self._pause(began + _PROBE_SECONDS - self._company.clock(), poke=False)
-                continue
-            if not self._take(answer):
-                return
-            period = self._company.pace().period_seconds
-            if self._told is not None and self._told.agent_id is None:
-                period = max(period, OLD_RELEASE_SECONDS)
-            await self._pause(began + period - self._company.clock())
+                seconds = self._failed(str(exc))
+            except Exception as exc:  # noqa: BLE001  the boundary of the task: it tries again
+                _log.exception("following a peer failed", peer=str(self.address))
+                seconds = self._failed(f"cannot be followed, by an error of this agent: {exc!r}")
+            await self._pause(seconds, began)
 
     def fail(self, because: str) -> None:
         """Somebody else could not reach it: unreachable from now on, and asked again."""
@@ -112,6 +108,7 @@ class Follower:
         return self.latest.loads.get(model, IDLE) if self.latest is not None else IDLE
 
     async def _ask(self) -> Told | Unchanged | None:
+        """None: `fail` came meanwhile. Raises PeerFailed or Unreadable."""
         pace, told = self._company.pace(), self._told
         question = Question()
         if told is not None and told.agent_id is not None:
@@ -176,7 +173,7 @@ class Follower:
             )
         )
         if not before.reachable:
-            _log.info("peer is reachable", peer=str(self.address), node=told.node)
+            _log.info("peer is reachable", peer=str(self.address), peer_node=told.node)
 
     def _lose(self, because: str) -> None:
         before, now = self.peer, self._company.clock()
@@ -184,7 +181,7 @@ class Follower:
             self.unreachable_since = now
         if before.reachable:
             _log.warning(
-                "peer is unreachable", peer=str(self.address), node=before.node, reason=because
+                "peer is unreachable", peer=str(self.address), peer_node=before.node, reason=because
             )
         if before.reachable or before.because != because:
             since = self._company.wall(now) if before.reachable else before.since
@@ -194,24 +191,28 @@ class Follower:
         self.peer = peer
         self._company.changed()
 
-    def _until_probe(self) -> float:
+    def _failed(self, because: str) -> float:
+        """How long to wait then."""
+        self._lose(because)
+        self._company.lost(self)
         self._failures += 1
         return probe_after(self._failures, self._company.count(), self._company.chance)
 
-    async def _pause(self, seconds: float, *, poke: bool = True) -> None:
-        """`poke`: `fail` ends it."""
-        if seconds <= 0:
+    def _period(self) -> float:
+        usual = self._company.pace().period_seconds
+        old = self._told is not None and self._told.agent_id is None
+        return max(usual, OLD_RELEASE_SECONDS) if old else usual
+
+    async def _pause(self, seconds: float, began: float) -> None:
+        """`fail` ends it, but not within half a second of the last question's beginning."""
+        if seconds <= 0 and not self._poked.is_set():
             return
-        if not poke:
-            await asyncio.sleep(seconds)
-            self._poked.clear()
-            return
-        try:
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._poked.wait()
-        except TimeoutError:
-            pass
-        self._poked.clear()
+        if self._poked.is_set():
+            self._poked.clear()
+            await asyncio.sleep(max(began + _PROBE_SECONDS - self._company.clock(), 0.0))
 
 
 def _since(

@@ -62,7 +62,8 @@ class Shown:
 
 
 def _object(peer: Peer, latest: Latest | None) -> Json:
-    told: dict[str, Any] = msgspec.json.decode(peer.document) if peer.document else _never_seen()
+    told: dict[str, Any] = msgspec.json.decode(peer.document) if peer.document else {}
+    told = {**_never_seen(), **told}
     stands = how_it_stands(
         address=str(peer.address), reachable=peer.reachable, reason=peer.because, since=peer.since
     )

@@ -13,16 +13,21 @@ from reconciler.proxy.peers.peer import NOBODY, Latest, PeerLoads, PeerReader, P
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSide:
-    """`token`: what agents prove themselves to each other with; None: none is set. `agent_id`: of
+    """`tokens`: what agents prove themselves to each other with, as of now; None: none is set.
+    `agent_id`: of
     this process, by which agents are told apart whatever they are called. `latest`: what a peer
     said last of what changes all the time. `conditions`: of the cluster, as this node sees it."""
 
     peers: PeerReader
     loads: PeerLoads
-    token: str | None = None
+    tokens: Callable[[], str | None] = lambda: None
     agent_id: str = field(default_factory=lambda: secrets.token_hex(8))
     latest: Callable[[Address], Latest | None] = lambda address: None
     conditions: Callable[[], tuple[Condition, ...]] = tuple
+
+    @property
+    def token(self) -> str | None:
+        return self.tokens()
 
 
 class _Alone:

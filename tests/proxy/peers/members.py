@@ -96,14 +96,14 @@ async def following(
 ) -> AsyncIterator[Follows]:
     """`answer_seconds`: what peers may take, beyond what they are told to wait."""
     members = Listed(addresses=addresses)
-    async with PeerClient(token, answer_seconds=answer_seconds) as client:
+    async with PeerClient(lambda: token, answer_seconds=answer_seconds) as client:
         followed = PeersFollowed(
             members, client, agent_id=OWN_ID, clock=SteadyClock(), gone_seconds=gone_seconds
         )
         side = ClusterSide(
             peers=followed,
             loads=followed,
-            token=token,
+            tokens=lambda: token,
             agent_id=OWN_ID,
             latest=followed.latest,
         )
