@@ -108,7 +108,7 @@ def one_model(model: ModelStatus, in_flight: InFlight) -> Json:
         "verified": model.verified,
         "prefix_digest": model.revision,
         "newer": _newer(model),
-        "engine": asdict(model.engine) if model.engine else None,
+        "engine": _engine(model),
         "degraded": model.degraded,
         "warnings": model.detail.warnings,
         "enabled": model.detail.enabled,
@@ -132,6 +132,18 @@ def one_model(model: ModelStatus, in_flight: InFlight) -> Json:
 
 def _engines(engines: tuple[Engine, ...] | None) -> list[Json] | None:
     return None if engines is None else [asdict(engine) for engine in engines]
+
+
+def _engine(model: ModelStatus) -> Json | None:
+    engine = model.engine
+    if engine is None:
+        return None
+    return {  # `asdict` of 1,000 of them would be half of the whole view's time
+        "name": engine.name,
+        "version": engine.version,
+        "installed": engine.installed,
+        "drift": engine.drift,
+    }
 
 
 def _target(model: ModelStatus) -> Json | None:

@@ -1,7 +1,7 @@
 """The JSON shapes of design §9."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import msgspec
@@ -14,6 +14,7 @@ from reconciler.status import (
     Device,
     Doing,
     DrainingStatus,
+    EngineStatus,
     Progress,
     Revision,
     Status,
@@ -89,6 +90,13 @@ class _InFlight:
 
 
 _in_flight = _InFlight()
+
+
+def test_a_model_shows_all_that_is_known_of_its_engine() -> None:
+    engine = EngineStatus(name="new", version="0.32", installed="0.33", drift="it is newer")
+    shown = view.one_model(replace(model("llm"), engine=engine), _in_flight)
+    assert shown["engine"] == asdict(engine)
+    assert view.one_model(model("llm"), _in_flight)["engine"] is None
 
 
 def test_a_server_has_the_shape_that_peers_read() -> None:
