@@ -100,6 +100,11 @@ REQUESTS_WAITING = Shown(
     help="Requests that wait for a turn at the model (max_in_flight).",
     labels=("model",),
 )
+PEER_UP = Shown(
+    name="xgen_peer_up",
+    help="1 while the other agent of this node answers, else 0.",
+    labels=("node",),
+)
 TOKENS = Shown(
     name="xgen_tokens_total",
     help="Tokens by the count of the model's engine: prompt those that it read, generated those "

@@ -104,7 +104,9 @@ def create_app(
             Route("/api/management/pushed", _plain(POST=Pushed(push_hook))),
             *_downloads(downloads, routes),
             Route("/api/storage/models", _plain(GET=StoredModels(hub, routes))),
-            Route("/metrics", _Only(GET=AgentMetrics(metrics, board, traffic, turns))),
+            Route(
+                "/metrics", _Only(GET=AgentMetrics(metrics, board, traffic, turns, cluster.peers))
+            ),
             Route("/metrics/backends", _Only(GET=BackendMetrics(metrics, board, pages))),
             *_later(),
         ],

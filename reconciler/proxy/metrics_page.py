@@ -19,6 +19,7 @@ from reconciler.proxy import headers, reply
 from reconciler.proxy.board import StatusReader
 from reconciler.proxy.exposition import Merged
 from reconciler.proxy.inflight import Traffic
+from reconciler.proxy.peers.peer import PeerReader, Peers
 from reconciler.proxy.turns import Turns
 from reconciler.status import Device, Endpoint, ModelStatus, Status
 
@@ -34,12 +35,18 @@ class AgentMetrics:
     """`GET /metrics`, in the format that the scraper asks for."""
 
     def __init__(
-        self, metrics: Metrics, board: StatusReader, traffic: Traffic, turns: Turns
+        self,
+        metrics: Metrics,
+        board: StatusReader,
+        traffic: Traffic,
+        turns: Turns,
+        peers: PeerReader,
     ) -> None:
         self._metrics = metrics
         self._board = board
         self._traffic = traffic
         self._turns = turns
+        self._peers = peers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         accept = headers.first(scope["headers"], b"accept") or b""
@@ -49,6 +56,7 @@ class AgentMetrics:
         shown = [
             *_shown(status, self._traffic.of_model, self._turns.waiting),
             (names.TOKENS, self._tokens(status)),
+            (names.PEER_UP, _up(self._peers.current())),
         ]
         page = _Page(self._metrics, shown)
         body = await asyncio.to_thread(encode, page)
@@ -113,6 +121,16 @@ def _shown(
 
 def _states(model: ModelStatus) -> list[Value]:
     return [((model.name, state.value), float(state is model.state)) for state in State]
+
+
+def _up(peers: Peers) -> list[Value]:
+    """One series a node, whatever number of agents give its name; of one that was never seen, its
+    address stands for it."""
+    up: dict[str, bool] = {}
+    for peer in peers.all:
+        node = peer.node or str(peer.address)
+        up[node] = up.get(node, False) or peer.reachable
+    return [((node,), float(reachable)) for node, reachable in up.items()]
 
 
 def _gpu_memory(device: Device) -> list[Value]:
