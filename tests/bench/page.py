@@ -2,6 +2,9 @@
 
 from collections.abc import Iterable
 
+from tests.bench.balance import LOOK_SECONDS
+from tests.bench.balance_table import balance_tables
+from tests.bench.balance_world import GIVE_UP_SECONDS
 from tests.bench.latency_table import latency_table
 from tests.bench.leaving import AT_ONCE
 from tests.bench.loop_tables import loop_tables, takeover_table, validate_table
@@ -38,6 +41,11 @@ def _tables(results: Results) -> Iterable[Iterable[str]]:
         yield ending_table(results.ending)
     if results.small and results.idle:
         yield published_table(results.small, results.idle)
+    yield from _tables_of_the_agent(results)
+
+
+def _tables_of_the_agent(results: Results) -> Iterable[Iterable[str]]:
+    """Those without other servers."""
     if results.reconcile:
         yield loop_tables(results.reconcile)
     if results.latency:
@@ -46,13 +54,15 @@ def _tables(results: Results) -> Iterable[Iterable[str]]:
         yield takeover_table(results.takeover)
     if results.validate:
         yield validate_table(results.validate)
+    if results.balance:
+        yield balance_tables(results.balance)
 
 
 def page(results: Results, *, date: str) -> str:
     """`docs/performance.md`. `date`: of the run, which had all parts."""
     small, idle, bodies = results.small, results.idle, results.bodies
     leaving, loop, takeover = results.leaving, results.reconcile, results.takeover
-    validate, latency = results.validate, results.latency
+    validate, latency, balance = results.validate, results.latency, results.balance
     assert small is not None
     assert idle is not None
     assert bodies is not None
@@ -61,6 +71,7 @@ def page(results: Results, *, date: str) -> str:
     assert takeover is not None
     assert validate is not None
     assert latency is not None
+    assert balance is not None
     return _PAGE.format(
         date=date,
         tables=tables(results),
@@ -76,6 +87,9 @@ def page(results: Results, *, date: str) -> str:
         loop=loop.effort,
         takeover=takeover.effort,
         validate=validate.effort,
+        asks=balance.requests,
+        look=LOOK_SECONDS,
+        give_up=GIVE_UP_SECONDS,
         changes=" and ".join(
             f"{changes} at {models:,} models" for models, changes in latency.effort.changes.items()
         ),
@@ -163,4 +177,15 @@ pydantic, starlette, structlog, uvicorn, uvloop), and a server of aiohttp that a
 **Validate.** `xgen-model validate` with one file of so many models of a dozen lines each,
 {validate.rounds} rounds. The whole command is a process from its exec to its end; the work is what
 a process that has imported everything takes from the bytes to every problem.
+
+**Balancing.** Simulated, with the agent's own code and simulated time: the figures are the same on
+any machine. {asks:,} requests in all, the same for every way.
+Lengths are log-normal: one second of work on average, a tenth of it before the first byte. A
+replica has 8 slots; with more than 4 requests at work each of them gets slower. Load is held
+against what all replicas can do together; bursts are four times the rate for 5 of every 20 s.
+Times are from the request to the end of its answer. Failed: refused, or not answered in
+{give_up:.0f} s. In the last two rows each of six nodes takes a sixth of the requests, and knows of
+the others what came with their answers, or is up to {look:.0f} s old. *Least connections* counts
+its own, as nginx and Envoy do; *two random choices* takes the less busy one by the agent's figures.
+None of the others has a breaker. `python -m tests.bench.balance` prints every figure.
 """

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum, auto
 
 from tests.bench import (
+    balance,
     bodies,
     ending,
     idle,
@@ -15,6 +16,7 @@ from tests.bench import (
     takeover,
     validating,
 )
+from tests.bench.balance import BalanceResult
 from tests.bench.bodies import BodiesResult
 from tests.bench.ending import EndingResult
 from tests.bench.idle import IdleResult
@@ -37,9 +39,10 @@ class Part(StrEnum):
     TAKEOVER = auto()
     VALIDATE = auto()
     LATENCY = auto()
+    BALANCE = auto()
 
 
-ALONE = (Part.RECONCILE, Part.TAKEOVER, Part.VALIDATE, Part.LATENCY)
+ALONE = (Part.RECONCILE, Part.TAKEOVER, Part.VALIDATE, Part.LATENCY, Part.BALANCE)
 """They start what they measure themselves."""
 
 
@@ -57,6 +60,7 @@ class Results:
     takeover: TakeoverResult | None = None
     validate: ValidateResult | None = None
     latency: LatencyResult | None = None
+    balance: BalanceResult | None = None
 
 
 def measured(parts: Collection[Part], *, quick: bool) -> Results:
@@ -77,6 +81,8 @@ def measured(parts: Collection[Part], *, quick: bool) -> Results:
         results.validate = validating.measure(validating.QUICK if quick else validating.FULL)
     if Part.LATENCY in parts:
         results.latency = latency.measure(latency.QUICK if quick else latency.FULL)
+    if Part.BALANCE in parts:
+        results.balance = balance.measure(quick=quick)
     return results
 
 
@@ -92,5 +98,5 @@ def _measure(results: Results, part: Part, who: Field, *, quick: bool) -> None:
             results.leaving = leaving.measure(who, leaving.QUICK if quick else leaving.FULL)
         case Part.ENDING:
             results.ending = ending.measure(who)
-        case Part.RECONCILE | Part.TAKEOVER | Part.VALIDATE | Part.LATENCY:
+        case Part.RECONCILE | Part.TAKEOVER | Part.VALIDATE | Part.LATENCY | Part.BALANCE:
             pass  # they want none of these servers
