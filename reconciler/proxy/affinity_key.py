@@ -5,11 +5,13 @@ a digest, so that choices can be explained without a word of what was asked.
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
 from hashlib import blake2b
 
 import msgspec
 
 from reconciler.plan.desired import Affinity
+from reconciler.proxy.body import legible
 from reconciler.proxy.headers import first
 
 SESSION = b"x-session-id"
@@ -41,9 +43,8 @@ def affinity_key(
         return _digest(b"session", named)
     if body is None:
         return None
-    try:
-        envelope = _decoder.decode(body)
-    except (msgspec.DecodeError, RecursionError):
+    envelope = _read(body)
+    if envelope is None:
         return None
     if affinity is Affinity.SESSION:
         return _key(b"user", envelope.user)
@@ -51,9 +52,17 @@ def affinity_key(
     return next(filter(None, (_key(b"prompt", prompt) for prompt in prompts)), None)
 
 
+def _read(body: bytes) -> _Envelope | None:
+    """As `body` reads it, with halves of surrogate pairs in it, too."""
+    for text_of in (bytes, legible):
+        with suppress(msgspec.DecodeError, RecursionError):
+            return _decoder.decode(text_of(body))
+    return None
+
+
 def _key(kind: bytes, value: msgspec.Raw) -> bytes | None:
-    text = bytes(value)
-    return None if text in _NOTHING else _digest(kind, text[:PREFIX_BYTES])
+    text = bytes(memoryview(value)[:PREFIX_BYTES])
+    return None if text in _NOTHING else _digest(kind, text)
 
 
 def _digest(kind: bytes, text: bytes) -> bytes:

@@ -116,9 +116,15 @@ def _read(body: bytes) -> tuple[bytes, _Envelope]:
     except msgspec.DecodeError:
         if _SURROGATE.search(body) is None:
             raise
+    body = legible(body)
+    return body, _decoder.decode(body)
+
+
+def legible(body: bytes) -> bytes:
+    """With other letters in the places of halves of surrogate pairs."""
     for surrogate in _SURROGATES:
         body = body.replace(surrogate, b"\\uff")
-    return body, _decoder.decode(body)
+    return body
 
 
 def _model_key(text: bytes, abandoned: Callable[[], bool]) -> re.Match[bytes] | Problem:

@@ -58,6 +58,12 @@ def test_a_conversation_keeps_its_key_as_it_goes_on() -> None:
     assert _prefix(_chat(opening)) == _prefix(_chat(opening, "And then?", "Who is she?"))
 
 
+def test_half_of_an_emoji_does_not_part_a_conversation() -> None:
+    """JavaScript writes such halves where it cuts a text."""
+    opening = "Tell me a story. " * 80
+    assert _prefix(_chat(opening, "\ud83d")) == _prefix(_chat(opening, "And then?"))
+
+
 def test_without_an_affinity_nothing_is_read() -> None:
     assert affinity_key(Affinity.NONE, [(b"x-session-id", b"7")], b'{"user":"ana"}') is None
 
