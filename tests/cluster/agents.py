@@ -1,4 +1,4 @@
-"""Agents on the hosts of a network, each with its own folders, that find each other by DNS."""
+"""Agents on the hosts of a network, with one hub, that find each other by DNS."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -125,7 +125,7 @@ class Cluster:
         for member in self.members.values():
             member.wait_up()
         for member in self.members.values():
-            member.wait_view(self._whole, what=f"{member.node} reaches all")
+            member.wait_view(self._whole, what=f"{member.node} reaches all", seconds=90)
 
     def _whole(self, view: dict[str, Entry]) -> bool:
         return sorted(view) == sorted(member.node for member in self.members.values()) and all(
@@ -141,9 +141,12 @@ class Cluster:
 def cluster_on(network: Network, names: Names, folder: Path) -> Iterator[Cluster]:
     """A member on every host, not started yet. Nothing of them stays."""
     members = {}
+    hub = folder / "hub"
+    hub.mkdir()
     for name, host in network.hosts.items():
         root = folder / name
         root.mkdir()
+        (root / "hub").symlink_to(hub)
         members[name] = Member(
             root=root,
             host=host,
@@ -156,7 +159,7 @@ def cluster_on(network: Network, names: Names, folder: Path) -> Iterator[Cluster
             environment={"POD_NAME": f"agent-{name}-0", "POD_IP": host.ipv4},
             wrapper=host.inside,
         )
-        members[name].model_file()
+    next(iter(members.values())).model_file()
     try:
         yield Cluster(network=network, names=names, members=members)
     finally:
