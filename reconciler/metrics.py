@@ -2,14 +2,12 @@
 
 Two kinds: what is counted as it happens (`Metrics`), and what is read off the status when somebody
 asks (`SHOWN`), so that no series outlives its subject. A `model` label is only ever the name of a
-model of this node, never what a client sent; every other label has a few known values.
+model of the cluster, never what a client sent; every other label has a few known values.
 """
 
-import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from http import HTTPStatus
 
 from prometheus_client import (
     CollectorRegistry,
@@ -21,13 +19,11 @@ from prometheus_client import (
 )
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
+from reconciler.request_series import RequestSeries, RequestWatch
+
 # A second series beside each, which nobody asked for. The library's own annotation is missing.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
-CLIENT_LEFT = 499
-"""As nginx has it: the client did not wait for its answer."""
-
-_CODES = frozenset(HTTPStatus) | {CLIENT_LEFT, 529}
 _REQUEST_SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800)
 _FIRST_BYTE_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 _TICK_SECONDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 30)
@@ -105,6 +101,11 @@ PEER_UP = Shown(
     help="1 while the other agent of this node answers, else 0.",
     labels=("node",),
 )
+REQUESTS_AWAY = Shown(
+    name="xgen_requests_away",
+    help="Requests that this node has passed on, and another one is working on.",
+    labels=("model", "node"),
+)
 TOKENS = Shown(
     name="xgen_tokens_total",
     help="Tokens by the count of the model's engine: prompt those that it read, generated those "
@@ -129,81 +130,23 @@ class TickResult(StrEnum):
 
 class UpstreamFault(StrEnum):
     """`unreachable`: no connection; `lost`: gone before the first byte; `lost_midway`: after it;
-    `scrape`: its own metrics could not be had."""
+    `scrape`: its own metrics could not be had. `peer_…`: the same of another agent."""
 
     UNREACHABLE = "unreachable"
     LOST = "lost"
     LOST_MIDWAY = "lost_midway"
     SCRAPE = "scrape"
+    PEER_UNREACHABLE = "peer_unreachable"
+    PEER_LOST = "peer_lost"
+    PEER_LOST_MIDWAY = "peer_lost_midway"
 
 
-class RequestSeries:
-    """One model's counters on one node, bound once: a request looks no labels up."""
+class ResendCause(StrEnum):
+    """What became of the first try. `not_started`: a peer said that it takes none."""
 
-    __slots__ = ("_codes", "_counter", "_gone", "_labels", "first_byte", "whole")
-
-    def __init__(
-        self,
-        counter: Counter,
-        labels: tuple[str, str],
-        first_byte: Histogram | None,
-        whole: Histogram | None,
-    ) -> None:
-        self._counter = counter
-        self._labels = labels
-        self._codes: dict[int, Counter] = {}
-        self._gone = False
-        self.first_byte = first_byte
-        self.whole = whole
-
-    def count(self, code: int) -> None:
-        child = self._codes.get(code)
-        if child is None:
-            if self._gone:  # a request that ends after its model brings no series back
-                return
-            child = self._codes[code] = self._counter.labels(*self._labels, code_label(code))
-        child.inc()
-
-    def ended(self) -> float:
-        """How many requests were counted."""
-        found = (metric for child in self._codes.values() for metric in child.collect())
-        return sum(sample.value for metric in found for sample in metric.samples)
-
-    def forget(self) -> None:
-        self._gone = True
-        for code in self._codes:
-            self._counter.remove(*self._labels, code_label(code))
-
-
-class RequestWatch:
-    """One request: begun when it is made, ended once, whatever happened."""
-
-    __slots__ = ("_asked", "_began", "_series", "code")
-
-    def __init__(self, series: RequestSeries) -> None:
-        self._series = series
-        self._asked = False
-        self._began = time.perf_counter()
-        self.code = HTTPStatus.INTERNAL_SERVER_ERROR.value
-        """Of the answer, once it is known."""
-
-    def about(self, series: RequestSeries) -> None:
-        """It means this model."""
-        self._series = series
-
-    def at_model(self, series: RequestSeries) -> None:
-        """It goes to this model's backend: how long it takes counts from here on."""
-        self._series = series
-        self._asked = True
-
-    def first_byte(self) -> None:
-        if self._series.first_byte is not None:
-            self._series.first_byte.observe(time.perf_counter() - self._began)
-
-    def end(self) -> None:
-        self._series.count(self.code)
-        if self._asked and self._series.whole is not None and self.code != CLIENT_LEFT:
-            self._series.whole.observe(time.perf_counter() - self._began)
+    UNREACHABLE = "unreachable"
+    LOST = "lost"
+    NOT_STARTED = "not_started"
 
 
 class Metrics:
@@ -237,8 +180,14 @@ class Metrics:
         )
         self._upstream_errors = Counter(
             "xgen_upstream_errors_total",
-            "Backends that failed us, by how.",
+            "Backends and other agents that failed us, by how.",
             ("kind",),
+            registry=self.registry,
+        )
+        self._resent = Counter(
+            "xgen_requests_resent_total",
+            "Requests that were sent to a second replica, by what became of the first try.",
+            ("cause",),
             registry=self.registry,
         )
         self._ticks = Counter(
@@ -290,10 +239,15 @@ class Metrics:
             self._ticks.labels(result.value)
         for fault in UpstreamFault:
             self._upstream_errors.labels(fault.value)
+        for cause in ResendCause:
+            self._resent.labels(cause.value)
         self._pulled = self._hub_bytes.labels("pull")
         self._pushed = self._hub_bytes.labels("push")
         self._unknown = RequestSeries(self._requests, ("", node), None, None)
         self._models: dict[str, RequestSeries] = {}
+        self._elsewhere: dict[tuple[str, str], RequestSeries] = {}
+        self._timed: set[str] = set()
+        """Models whose requests were timed, wherever they were answered."""
         self._tokens: dict[str, dict[TokenKind, int]] = {}
 
     def watch_request(self) -> RequestWatch:
@@ -301,23 +255,35 @@ class Metrics:
         return RequestWatch(self._unknown)
 
     def of_model(self, model: str) -> RequestSeries:
-        """`model`: the name of a model that is in the status."""
+        """Of answers of this node. `model`: the name of one that is known."""
         series = self._models.get(model)
         if series is None:
-            series = self._models[model] = RequestSeries(
-                self._requests,
-                (model, self._node),
-                self._first_bytes.labels(model),
-                self._durations.labels(model),
-            )
+            series = self._models[model] = self._series(model, self._node)
         return series
 
-    def keep_only(self, models: Collection[str]) -> None:
-        """Drop the series of models that are gone."""
-        for gone in self._models.keys() - set(models):
-            self._models.pop(gone).forget()
+    def elsewhere(self, model: str, node: str) -> RequestSeries:
+        """Of those that another node gave."""
+        series = self._elsewhere.get((model, node))
+        if series is None:
+            series = self._elsewhere[model, node] = self._series(model, node)
+        return series
+
+    def _series(self, model: str, node: str) -> RequestSeries:
+        self._timed.add(model)
+        first_byte, whole = self._first_bytes.labels(model), self._durations.labels(model)
+        return RequestSeries(self._requests, (model, node), first_byte, whole)
+
+    def keep_only(self, models: Collection[str], nodes: Collection[str] = ()) -> None:
+        """Drop the series of models that are gone, and of other nodes that are."""
+        for model, node in tuple(self._elsewhere):
+            if model not in models or node not in nodes:
+                self._elsewhere.pop((model, node)).forget()
+        for gone in self._timed - set(models):
+            self._timed.remove(gone)
             self._first_bytes.remove(gone)
             self._durations.remove(gone)
+        for gone in self._models.keys() - set(models):
+            self._models.pop(gone).forget()
         self._tokens = {model: kinds for model, kinds in self._tokens.items() if model in models}
 
     def requests_of(self, model: str) -> float:
@@ -335,6 +301,9 @@ class Metrics:
 
     def count_upstream(self, fault: UpstreamFault) -> None:
         self._upstream_errors.labels(fault.value).inc()
+
+    def count_resent(self, cause: ResendCause) -> None:
+        self._resent.labels(cause.value).inc()
 
     def count_tick(self, result: TickResult, *, seconds: float) -> None:
         self._ticks.labels(result.value).inc()
@@ -375,8 +344,3 @@ class Metrics:
                 registry=self.registry,
             )
             budget.set_function(lambda: budget_bytes() or 0)
-
-
-def code_label(code: int) -> str:
-    """A known status code as it is, others by their class: engines may make some up."""
-    return str(code) if code in _CODES else f"{code // 100}xx"

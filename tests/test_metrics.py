@@ -2,7 +2,8 @@
 
 from prometheus_client import generate_latest
 
-from reconciler.metrics import CLIENT_LEFT, Metrics, code_label
+from reconciler.metrics import Metrics
+from reconciler.request_series import CLIENT_LEFT, code_label
 
 
 def text(metrics: Metrics) -> str:

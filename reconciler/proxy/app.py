@@ -19,9 +19,10 @@ from reconciler.proxy.engine_paths import ENGINE_PATHS, KEPT_BY_ENGINES, NOT_OFF
 from reconciler.proxy.feeds import Events, ModelLogs
 from reconciler.proxy.forward import Upstream
 from reconciler.proxy.frame import Frame
+from reconciler.proxy.gateway import Gateway
 from reconciler.proxy.guard import Guard
 from reconciler.proxy.health import Healthz, Readyz
-from reconciler.proxy.inference import Gateway, Inference
+from reconciler.proxy.inference import Inference
 from reconciler.proxy.inflight import Traffic
 from reconciler.proxy.intake import Intake
 from reconciler.proxy.local_loads import UNTOLD, EngineFigures, LocalLoads
@@ -35,11 +36,13 @@ from reconciler.proxy.push_hook import Pushed, PushHook
 from reconciler.proxy.query import WithoutParameters
 from reconciler.proxy.rails import Resume, Suspend
 from reconciler.proxy.rehearsal import Rehearse
+from reconciler.proxy.replicas import Replicas
 from reconciler.proxy.spool import Spool
 from reconciler.proxy.storage import HubListing, StoredModels
 from reconciler.proxy.streams import Streams
 from reconciler.proxy.target import TargetServer
 from reconciler.proxy.turns import Turns
+from reconciler.proxy.visits import Visits
 
 _EMBEDDING = "/api/inference/embedding"
 
@@ -58,15 +61,17 @@ def create_app(
     pulse: Beats,
     upstream: Upstream,
     cluster: ClusterSide = ALONE,
+    visits: Visits | None = None,
     engines: EngineFigures = UNTOLD,
 ) -> ASGIApp:
     """The application; its lifespan opens and closes `upstream`, the client to the backends."""
-    routes = Routes(board)
+    routes = Routes(board, cluster.peers)
     peeking = Peeking()
     turns = Turns(queue_length=bounds.queue_length, wait_seconds=bounds.queue_seconds)
+    loads, visits = LocalLoads(traffic, turns, engines), visits or Visits()
     bulletin = Bulletin(
         board,
-        LocalLoads(traffic, turns, engines),
+        loads,
         traffic,
         pulse,
         agent_id=cluster.agent_id,
@@ -84,6 +89,10 @@ def create_app(
         peeking=peeking,
         turns=turns,
         heartbeat_seconds=bounds.heartbeat_seconds,
+        cluster=cluster,
+        loads=loads,
+        replicas=Replicas(routes, loads, cluster.loads, visits),
+        visits=visits,
     )
 
     @asynccontextmanager
@@ -98,15 +107,13 @@ def create_app(
     router = Paths(
         [
             *_inference(gateway),
-            *_models(board, routes),
+            *_models(routes),
             *_status(board, pulse, bulletin, cluster),
             *_management(management, routes, traffic, pulse),
             Route("/api/management/pushed", _plain(POST=Pushed(push_hook))),
             *_downloads(downloads, routes),
             Route("/api/storage/models", _plain(GET=StoredModels(hub, routes))),
-            Route(
-                "/metrics", _Only(GET=AgentMetrics(metrics, board, traffic, turns, cluster.peers))
-            ),
+            Route("/metrics", _Only(GET=AgentMetrics(metrics, routes, traffic, turns, visits))),
             Route("/metrics/backends", _Only(GET=BackendMetrics(metrics, board, pages))),
             *_later(),
         ],
@@ -164,10 +171,10 @@ def _inference(gateway: Gateway) -> list[BaseRoute]:
     return [Route(ours, _Only(POST=Inference(gateway, path))) for ours, path in ways]
 
 
-def _models(board: StatusReader, routes: Routes) -> list[BaseRoute]:
+def _models(routes: Routes) -> list[BaseRoute]:
     every: list[BaseRoute] = []
     for prefix, only in (("", None), ("/api/inference", None), (_EMBEDDING, ModelType.EMBEDDING)):
-        every.append(Route(f"{prefix}/v1/models", _Only(GET=Models(board, only))))
+        every.append(Route(f"{prefix}/v1/models", _Only(GET=Models(routes, only))))
         every.append(Route(f"{prefix}/v1/models/{{id:path}}", _Only(GET=Model(routes, only))))
     return every
 

@@ -2,7 +2,11 @@
 
 from typing import Protocol
 
+from starlette.types import Scope
+
 from reconciler.proxy import route_table
+from reconciler.proxy.guard import is_for_this_node
+from reconciler.proxy.peers.peer import NOBODY, PeerReader
 from reconciler.proxy.route_table import RouteTable
 from reconciler.status import Status
 
@@ -14,14 +18,34 @@ class StatusReader(Protocol):
 
 
 class Routes:
-    """The route table of the status that is current, derived when the status is another one."""
+    """The route tables of the status and the peers that are current, derived when either is
+    another one and somebody asks."""
 
-    def __init__(self, board: StatusReader) -> None:
+    def __init__(self, board: StatusReader, peers: PeerReader) -> None:
         self._board = board
-        self._table = route_table.build(board.current())
+        self._peers = peers
+        self._table = route_table.build(board.current(), peers.current())
+        self._alone = self._table
 
     def current(self) -> RouteTable:
-        status = self._board.current()
-        if status is not self._table.status:
-            self._table = route_table.build(status)
-        return self._table
+        """Of the cluster."""
+        status, peers, table = self._board.current(), self._peers.current(), self._table
+        if status is not table.status or peers is not table.peers:
+            table = self._table = route_table.build(status, peers)
+        return table
+
+    def alone(self) -> RouteTable:
+        """Of this node: what a request is answered from that a peer has passed on."""
+        status, table = self._board.current(), self._alone
+        if status is not table.status or table.peers is not NOBODY:
+            table = self._alone = route_table.build(status)
+        return table
+
+    def answering(self, scope: Scope) -> RouteTable:
+        """The one that this request is answered from."""
+        return self.alone() if self.is_for_us_alone(scope) else self.current()
+
+    def is_for_us_alone(self, scope: Scope) -> bool:
+        """Whether no other node may answer it: a peer has passed it on, or its client has named
+        this node."""
+        return bool(self.current().peers.all) and is_for_this_node(scope)

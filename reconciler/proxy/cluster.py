@@ -9,7 +9,7 @@ import msgspec
 from starlette.types import Receive, Scope, Send
 
 from reconciler.plan.desired import ModelType
-from reconciler.proxy import errors, json_text, reply, view
+from reconciler.proxy import errors, json_text, model_list, reply
 from reconciler.proxy.board import Routes, StatusReader
 from reconciler.proxy.client import ClientLeft, WhileClientStays
 from reconciler.proxy.guard import passage
@@ -116,16 +116,18 @@ def _own(status: Status, bulletin: Bulletin, cluster: ClusterSide) -> Json:
 class Models:
     """`/v1/models`; `only`: the type that a path is about."""
 
-    def __init__(self, board: StatusReader, only: ModelType | None = None) -> None:
-        self._board = board
+    def __init__(self, routes: Routes, only: ModelType | None = None) -> None:
+        self._routes = routes
         self._only = only
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        status = self._board.current()
-        if status.unknown_because is not None:  # an empty list would be taken for the truth
-            await reply.send_problem(scope, send, errors.node_starting(status.unknown_because))
+        table = self._routes.answering(scope)
+        because = table.status.unknown_because
+        if because is not None and not any(route.away for route in table.routes):
+            # an empty list would be taken for the truth
+            await reply.send_problem(scope, send, errors.node_starting(because))
         else:
-            await reply.send_json(send, view.model_list(status, self._only))
+            await reply.send_json(send, model_list.model_list(table, self._only))
 
 
 class Model:
@@ -137,15 +139,15 @@ class Model:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         name: str = scope["path_params"]["id"]
-        table = self._routes.current()
-        entry = view.model_entry(table.status, name, self._only)
+        table = self._routes.answering(scope)
+        entry = model_list.model_entry(table, name, self._only)
         if entry is not None:
             await reply.send_json(send, entry)
-        elif self._only is not None and (model := table.by_name.get(name)) is not None:
-            problem = errors.not_of_the_type(model, (self._only,))
+        elif self._only is not None and (route := table.by_name.get(name)) is not None:
+            problem = errors.not_of_the_type(route, (self._only,))
             await reply.send_problem(scope, send, problem)
         elif (because := table.status.unknown_because) is not None:
             await reply.send_problem(scope, send, errors.node_starting(because))
         else:
-            known = view.model_names(table.status, self._only)
-            await reply.send_problem(scope, send, errors.unknown_model(name, known))
+            known, alone = model_list.model_names(table, self._only), not table.peers.all
+            await reply.send_problem(scope, send, errors.unknown_model(name, known, alone=alone))

@@ -4,15 +4,12 @@ docs/http.md holds the table for readers.
 """
 
 import difflib
-import math
 from dataclasses import dataclass
-from datetime import datetime
 from http import HTTPStatus
+from typing import Protocol
 
 from reconciler.plan.desired import ModelType
-from reconciler.plan.phase import State
 from reconciler.proxy import json_text
-from reconciler.status import ModelStatus
 
 Header = tuple[bytes, bytes]
 
@@ -22,13 +19,23 @@ NOT_STARTED: Header = (b"x-xgen-not-started", b"1")
 COME_SOON: Header = (b"retry-after", b"5")
 """On a 503 of a path for operators."""
 
-_DO_NOT_RETRY: Header = (b"x-should-retry", b"false")
+DO_NOT_RETRY: Header = (b"x-should-retry", b"false")
 """On what waiting does not mend, instead of Retry-After. OpenAI's clients obey it; without it they
 repeat every 5xx."""
 _SHOWN_CHARACTERS = 200
 """Of a name that a client made up; it may be as long as a body."""
-_SOON_SECONDS = 5
-_LATER_SECONDS = 60
+SOON_SECONDS = 5
+LATER_SECONDS = 60
+
+
+class Typed(Protocol):
+    """A model, as far as an error about its type has to know it."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def type(self) -> ModelType: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +98,7 @@ def no_room_on_disk(cause: str) -> Problem:
         status=503,
         code="no_room_on_disk",
         message=f"cannot take the form in: {cause}",
-        headers=_retry_after(_LATER_SECONDS),
+        headers=retry_after(LATER_SECONDS),
     )
 
 
@@ -113,7 +120,7 @@ def body_too_large(limit_bytes: int) -> Problem:
 def bodies_too_large(limit_bytes: int) -> Problem:
     message = f"cannot take the body: all bodies here may have {limit_bytes} bytes together"
     return Problem(
-        status=503, code="bodies_too_large", message=message, headers=_retry_after(_SOON_SECONDS)
+        status=503, code="bodies_too_large", message=message, headers=retry_after(SOON_SECONDS)
     )
 
 
@@ -149,8 +156,10 @@ def wrong_method(method: str, path: str, allowed: str) -> Problem:
     )
 
 
-def unknown_model(name: str, known: tuple[str, ...]) -> Problem:
-    serves = f"this node knows {', '.join(known)}" if known else "this node has no models"
+def unknown_model(name: str, known: tuple[str, ...], *, alone: bool = True) -> Problem:
+    """`known`: to this node where it is `alone`, else to the cluster."""
+    who = "this node" if alone else "the cluster"
+    serves = f"{who} knows {', '.join(known)}" if known else f"{who} has no models"
     message = f"cannot find model {name[:_SHOWN_CHARACTERS]!r}: {serves}"
     return Problem(status=404, code="model_not_found", message=message, param="model")
 
@@ -161,11 +170,11 @@ def node_starting(because: str) -> Problem:
         status=503,
         code="node_starting",
         message=f"cannot answer yet: this node {because}",
-        headers=_retry_after(_SOON_SECONDS),
+        headers=retry_after(SOON_SECONDS),
     )
 
 
-def not_of_the_type(model: ModelStatus, listed: tuple[ModelType, ...]) -> Problem:
+def not_of_the_type(model: Typed, listed: tuple[ModelType, ...]) -> Problem:
     """For a list of some types: it is not there, and the node has it all the same."""
     message = (
         f"cannot find model {model.name!r} here: it is of type {model.type}, "
@@ -218,7 +227,7 @@ def push_hook_broken(cause: str) -> Problem:
         status=503,
         code="push_hook_broken",
         message=f"cannot take word of a push: {cause}",
-        headers=_retry_after(_LATER_SECONDS),
+        headers=retry_after(LATER_SECONDS),
     )
 
 
@@ -236,14 +245,14 @@ def too_many_followers(most: int) -> Problem:
         status=503,
         code="too_many_followers",
         message=message,
-        headers=_retry_after(_LATER_SECONDS),
+        headers=retry_after(LATER_SECONDS),
     )
 
 
 def loop_is_busy(seconds: float) -> Problem:
     message = f"cannot say what came of it: the loop did not take it up within {seconds:.0f} s"
     return Problem(
-        status=503, code="loop_is_busy", message=message, headers=_retry_after(_SOON_SECONDS)
+        status=503, code="loop_is_busy", message=message, headers=retry_after(SOON_SECONDS)
     )
 
 
@@ -255,7 +264,7 @@ def model_required(types: tuple[ModelType, ...], names: tuple[str, ...]) -> Prob
     return Problem(status=400, code="model_required", message=message, param="model")
 
 
-def wrong_type(model: ModelStatus, wanted: tuple[ModelType, ...]) -> Problem:
+def wrong_type(model: Typed, wanted: tuple[ModelType, ...]) -> Problem:
     message = (
         f"cannot use model {model.name!r} here: it is of type {model.type}, "
         f"this path needs {_any_of(wanted)}"
@@ -271,7 +280,7 @@ def queue_full(model: str, length: int) -> Problem:
         status=429,
         code="rate_limit_exceeded",
         message=message,
-        headers=_retry_after(_SOON_SECONDS),
+        headers=retry_after(SOON_SECONDS),
         model=model,
     )
 
@@ -282,7 +291,7 @@ def waited_too_long(model: str, seconds: float) -> Problem:
         status=503,
         code="queue_timeout",
         message=message,
-        headers=_retry_after(_SOON_SECONDS),
+        headers=retry_after(SOON_SECONDS),
         model=model,
     )
 
@@ -292,7 +301,7 @@ def none_of_type(types: tuple[ModelType, ...]) -> Problem:
         status=503,
         code="no_model_of_type",
         message=f"cannot route the request: this node has no model of type {_any_of(types)}",
-        headers=(_DO_NOT_RETRY, NOT_STARTED),
+        headers=(DO_NOT_RETRY, NOT_STARTED),
     )
 
 
@@ -302,42 +311,7 @@ def none_of_type_yet(types: tuple[ModelType, ...]) -> Problem:
         "taken up a manifest yet"
     )
     return Problem(
-        status=503, code="no_model_of_type", message=message, headers=_retry_after(_SOON_SECONDS)
-    )
-
-
-def model_disabled(model: ModelStatus) -> Problem:
-    return Problem(
-        status=503,
-        code="model_disabled",
-        message=f"cannot answer for model {model.name!r}: it is disabled in the manifest",
-        headers=(_DO_NOT_RETRY, NOT_STARTED),
-        model=model.name,
-    )
-
-
-def model_not_ready(model: ModelStatus, now: float, goes: bool) -> Problem:
-    """`now`: Unix time. Blocked models wait for a person, and one that `goes` for good for nobody:
-    clients shall not insist.
-
-    The reason says what the next try waits for. What is loaded and cannot be asked has just died,
-    or is being stopped: the next status says so.
-    """
-    if goes or model.state is State.BLOCKED:
-        headers: tuple[Header, ...] = (_DO_NOT_RETRY, NOT_STARTED)
-    elif model.retry_at is None:
-        headers = _retry_after(_SOON_SECONDS)
-    else:
-        due = math.ceil(datetime.fromisoformat(model.retry_at).timestamp() - now)
-        headers = _retry_after(min(max(1, due), _LATER_SECONDS))
-    gone = model.state is State.LOADED
-    cause = "its process is just ending" if gone else f"it is {model.state}: {model.reason}"
-    return Problem(
-        status=503,
-        code="model_not_ready",
-        message=f"cannot answer for model {model.name!r}: {cause}",
-        headers=headers,
-        model=model.name,
+        status=503, code="no_model_of_type", message=message, headers=retry_after(SOON_SECONDS)
     )
 
 
@@ -346,7 +320,7 @@ def draining(node: str) -> Problem:
         status=503,
         code="node_draining",
         message=f"cannot take new work: node {node} is draining",
-        headers=_retry_after(_SOON_SECONDS),
+        headers=retry_after(SOON_SECONDS),
     )
 
 
@@ -355,7 +329,7 @@ def backend_unreachable(model: str) -> Problem:
         status=503,
         code="backend_unreachable",
         message=f"cannot reach the backend of model {model!r}: it takes no connection",
-        headers=_retry_after(_SOON_SECONDS),
+        headers=retry_after(SOON_SECONDS),
         model=model,
     )
 
@@ -390,6 +364,6 @@ def _any_of(types: tuple[ModelType, ...]) -> str:
     return " or ".join(types)
 
 
-def _retry_after(seconds: int) -> tuple[Header, ...]:
+def retry_after(seconds: int) -> tuple[Header, ...]:
     """For a 503 or 429 before any backend was reached."""
     return ((b"retry-after", str(seconds).encode()), NOT_STARTED)

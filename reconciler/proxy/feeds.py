@@ -78,14 +78,14 @@ class Events:
         if named is None:
             return None
         table = self._routes.current()
-        if (model := table.by_name.get(named)) is not None:
+        if (model := table.here.get(named)) is not None:
             return model.name
         told = {event.model for event in self._journal.after(0).events if event.model is not None}
         if named in told or reads_on:
             return named
         if table.status.unknown_because is not None:
             return errors.node_starting(table.status.unknown_because)
-        return errors.no_such_model(named, tuple(sorted(table.by_name.keys() | told)))
+        return errors.no_such_model(named, tuple(sorted(table.here.keys() | told)))
 
     def _as_json(self, page: Page, limit: int, *, newest: bool) -> object:
         shown = _limited(page.events, limit, newest=newest)
@@ -163,7 +163,7 @@ class ModelLogs:
             yield text
         known = True
         while known:
-            known = name in self._routes.current().by_name
+            known = name in self._routes.current().here
             while text := await log.more():
                 yield text
             await asyncio.sleep(_POLL_SECONDS)

@@ -1,4 +1,4 @@
-"""Sending a request to a backend."""
+"""Sending a request to a backend, or to another agent."""
 
 import io
 from collections.abc import AsyncIterator, Callable
@@ -10,7 +10,6 @@ from yarl import URL
 from reconciler.errors import Transient
 from reconciler.proxy import outgoing
 from reconciler.proxy.outgoing import Attempt, Connector, Data
-from reconciler.status import Endpoint
 
 _KEEPALIVE_SECONDS = 3.0
 """Shorter than vLLM's and llama-server's 5 s, so that it is us who close an idle connection."""
@@ -23,7 +22,11 @@ class BackendUnreachable(Transient):
 
 
 class BackendLost(Transient):
-    """The connection ended before the first byte of the answer, or what came is no answer."""
+    """The connection ended before the head of an answer. `heard`: something came all the same."""
+
+    def __init__(self, message: str, *, heard: bool) -> None:
+        super().__init__(message)
+        self.heard = heard
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,16 +39,17 @@ class Pieces:
 
 @dataclass(slots=True, kw_only=True)  # not frozen: that costs a microsecond a request
 class Call:
-    """One request as the backend is to see it. `target`: path and query, as on the wire."""
+    """One request as the other side is to see it. `at`: host and port, `target`: path and query, as
+    on the wire."""
 
-    endpoint: Endpoint
+    at: str
     target: str
     headers: list[tuple[str, str]]
     body: bytes | Pieces
 
 
 class Upstream:
-    """The HTTP client to the backends, opened and closed with the application.
+    """The HTTP client to backends and peers, opened and closed with the application.
 
     `peers`: to other agents, for requests that pass as they are. A body that streams through cannot
     be sent again, so none goes on a connection that its other end may be closing just now.
@@ -65,41 +69,43 @@ class Upstream:
     async def send(self, call: Call, attempt: Attempt) -> aiohttp.ClientResponse:
         """The head of the answer. Raises BackendUnreachable or BackendLost.
 
-        A kept connection may be closed by the backend while our request is on its way; that is
+        A kept connection may be closed by the other side while our request is on its way; that is
         tried once more, on a fresh one. Anything else is not: it may be this request that kills.
         """
         try:
             return await _request(self._pooled, call, attempt)
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as exc:
-            raise BackendUnreachable(f"cannot connect to {_address(call)}: {exc}") from exc
+            raise BackendUnreachable(f"cannot connect to {call.at}: {exc}") from exc
         except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as exc:
-            if attempt.new_connection:
-                raise BackendLost(f"cannot get an answer from {_address(call)}: {exc}") from exc
+            if attempt.new_connection or attempt.heard:
+                raise _lost(call, attempt, exc) from exc
         except aiohttp.ClientError as exc:
-            raise BackendLost(f"cannot read the answer of {_address(call)}: {exc}") from exc
+            cause = f"cannot read the answer of {call.at}: {exc}"
+            raise BackendLost(cause, heard=True) from exc
         try:
             return await _request(self._fresh, call, attempt)
         except aiohttp.ClientError as exc:
-            raise BackendLost(f"cannot get an answer from {_address(call)}: {exc}") from exc
+            raise _lost(call, attempt, exc) from exc
 
 
 async def _request(connector: Connector, call: Call, attempt: Attempt) -> aiohttp.ClientResponse:
     sent, body = call.headers, call.body
     if isinstance(body, Pieces):
         sent = [*sent, ("content-length", str(body.size_bytes))]
-    url = URL(f"http://{_address(call)}{call.target}", encoded=True)
+    url = URL(f"http://{call.at}{call.target}", encoded=True)
     response = await outgoing.request(connector, "POST", url, sent, _as_data(body), attempt)
     if not 200 <= response.status <= 599:  # 101 too: nobody asked for another protocol
         response.close()
-        raise BackendLost(f"cannot pass on the answer of {_address(call)}: {response.status}")
+        cause = f"cannot pass on the answer of {call.at}: {response.status}"
+        raise BackendLost(cause, heard=True)
     return response
+
+
+def _lost(call: Call, attempt: Attempt, exc: Exception) -> BackendLost:
+    return BackendLost(f"cannot get an answer from {call.at}: {exc}", heard=attempt.heard)
 
 
 def _as_data(body: bytes | Pieces) -> Data:
     if isinstance(body, Pieces):
         return body.pieces()
     return io.BytesIO(body) if len(body) > _LARGE_BYTES else body
-
-
-def _address(call: Call) -> str:
-    return f"{call.endpoint.host}:{call.endpoint.port}"

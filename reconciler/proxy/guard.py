@@ -93,6 +93,16 @@ def is_routed(scope: Scope) -> bool:
     return found.trusted or found.wrong_token
 
 
+def pin(scope: Scope) -> None:
+    """Its client has named this node: no other one may answer it."""
+    scope["state"]["pinned"] = True
+
+
+def is_for_this_node(scope: Scope) -> bool:
+    """Whether no other node may answer it."""
+    return is_routed(scope) or "pinned" in scope["state"]
+
+
 def marks(*, node: str, token: str | None, on_host: bool = False) -> list[Header]:
     """What goes with a request that this node, `node`, passes on. `on_host`: its client may change
     anything here; without a token nobody would believe it."""

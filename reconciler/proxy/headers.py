@@ -6,6 +6,13 @@ from reconciler.proxy.errors import Header
 from reconciler.proxy.guard import MARKS
 from reconciler.proxy.peers.load import HEADER as LOAD
 
+DEBUG = b"x-xgen-debug"
+"""`route`: the answer shall explain why it comes from where it does."""
+ROUTE = b"x-xgen-route"
+"""That explanation."""
+RETRIED: Header = (b"x-retried", b"1")
+"""On what came at the second try, from another replica than the first."""
+
 _HOP_BY_HOP = frozenset(
     {
         b"connection",
@@ -30,6 +37,7 @@ _NOT_TO_BACKEND = _HOP_BY_HOP | {
     b"cookie",
     b"x-request-id",
     b"x-target-server",
+    DEBUG,
     *MARKS,
 }
 _NOT_TO_PEER = _HOP_BY_HOP | {
@@ -48,6 +56,9 @@ _NOT_TO_CLIENT = _HOP_BY_HOP | {
     b"x-request-id",
     b"request-id",
     b"x-served-by",
+    LOAD,
+    ROUTE,
+    RETRIED[0],
 }
 _CORS = b"access-control-"
 """Engines let in the pages of any origin, with credentials. Who may come is not theirs to say."""

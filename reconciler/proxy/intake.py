@@ -86,6 +86,9 @@ class Body:
     def look(self, abandoned: Callable[[], bool]) -> Peek | Problem:
         return peek(self.content, abandoned=abandoned)
 
+    def text(self) -> bytes | None:
+        return self.content
+
     def rename(self, span: tuple[int, int], name: str) -> None:
         self.content = rename(self.content, span, name)
 

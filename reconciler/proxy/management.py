@@ -248,8 +248,8 @@ async def answer_command(
 
 def find(routes: Routes, name: str) -> ModelStatus | Problem:
     table = routes.current()
-    if (model := table.by_name.get(name)) is not None:
+    if (model := table.here.get(name)) is not None:
         return model
     if table.status.unknown_because is not None:
         return errors.node_starting(table.status.unknown_because)
-    return errors.no_such_model(name, tuple(sorted(table.by_name)))
+    return errors.no_such_model(name, tuple(sorted(table.here)))

@@ -1,6 +1,7 @@
 """`/metrics`: the agent's own figures; `/metrics/backends`: those of its engines, on one page."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
@@ -16,11 +17,12 @@ from reconciler.metrics import Metrics, Shown, UpstreamFault
 from reconciler.plan.ids import ModelName
 from reconciler.plan.phase import State
 from reconciler.proxy import headers, reply
-from reconciler.proxy.board import StatusReader
+from reconciler.proxy.board import Routes, StatusReader
 from reconciler.proxy.exposition import Merged
 from reconciler.proxy.inflight import Traffic
-from reconciler.proxy.peers.peer import PeerReader, Peers
+from reconciler.proxy.peers.peer import Peers
 from reconciler.proxy.turns import Turns
+from reconciler.proxy.visits import Visits
 from reconciler.status import Device, Endpoint, ModelStatus, Status
 
 _CLASSIC = b"text/plain; version=0.0.4; charset=utf-8"
@@ -35,28 +37,25 @@ class AgentMetrics:
     """`GET /metrics`, in the format that the scraper asks for."""
 
     def __init__(
-        self,
-        metrics: Metrics,
-        board: StatusReader,
-        traffic: Traffic,
-        turns: Turns,
-        peers: PeerReader,
+        self, metrics: Metrics, routes: Routes, traffic: Traffic, turns: Turns, visits: Visits
     ) -> None:
         self._metrics = metrics
-        self._board = board
+        self._routes = routes
         self._traffic = traffic
         self._turns = turns
-        self._peers = peers
+        self._visits = visits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         accept = headers.first(scope["headers"], b"accept") or b""
         encode, content_type = choose_encoder(accept.decode("latin-1"))
-        status = self._board.current()
-        self._metrics.keep_only({model.name for model in status.models})
+        table = self._routes.current()
+        status, nodes = table.status, {peer.node for peer in table.peers.all if peer.node}
+        self._metrics.keep_only({route.name for route in table.routes}, nodes)
         shown = [
             *_shown(status, self._traffic.of_model, self._turns.waiting),
             (names.TOKENS, self._tokens(status)),
-            (names.PEER_UP, _up(self._peers.current())),
+            (names.PEER_UP, _up(table.peers)),
+            (names.REQUESTS_AWAY, _away(table.peers, self._visits)),
         ]
         page = _Page(self._metrics, shown)
         body = await asyncio.to_thread(encode, page)
@@ -117,6 +116,14 @@ def _shown(
         (names.REQUESTS_IN_FLIGHT, [((m.name,), float(in_flight(m.name))) for m in models]),
         (names.REQUESTS_WAITING, [((m.name,), float(waiting(m.name))) for m in models]),
     ]
+
+
+def _away(peers: Peers, visits: Visits) -> list[Value]:
+    counts = Counter[tuple[str, str]]()
+    nodes = {peer.address: peer.node for peer in peers.all}
+    for (address, model), count in visits.away.items():
+        counts[model, nodes.get(address) or str(address)] += count
+    return [(labels, float(count)) for labels, count in counts.items()]
 
 
 def _states(model: ModelStatus) -> list[Value]:

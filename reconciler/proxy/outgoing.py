@@ -11,6 +11,7 @@ import ipaddress
 import socket
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import IO
 
 import aiohttp
@@ -44,10 +45,21 @@ Data = bytes | IO[bytes] | AsyncIterator[bytes]
 
 @dataclass(slots=True)
 class Attempt:
-    """How far a request is. `under_way`: a backend reads it."""
+    """How far a request is. `under_way`: the other side reads it. `heard`: something came back."""
 
     new_connection: bool = False
     under_way: bool = False
+    heard: bool = False
+
+
+class _Protocol(ResponseHandler):
+    """Notes that something came: a reset before is another thing than one after."""
+
+    heard = False
+
+    def data_received(self, data: bytes) -> None:
+        self.heard = True
+        super().data_received(data)
 
 
 class Connector(aiohttp.TCPConnector):
@@ -61,6 +73,7 @@ class Connector(aiohttp.TCPConnector):
             super().__init__(
                 limit=0, keepalive_timeout=keepalive_seconds, socket_factory=_new_socket
             )
+        self._factory = partial(_Protocol, loop=self._loop)  # type: ignore[assignment]
 
     async def _create_connection(
         self,
@@ -134,9 +147,11 @@ async def request(
 
 async def _send(connector: Connector, request: _Request) -> aiohttp.ClientResponse:
     connection = await connector.connect(request, [], _TIMEOUT)
+    protocol = connection.protocol
+    assert isinstance(protocol, _Protocol)
+    protocol.heard = False
     try:
-        assert connection.protocol is not None
-        connection.protocol.set_response_params(
+        protocol.set_response_params(
             skip_payload=request.method == "HEAD",
             read_until_eof=True,
             auto_decompress=False,
@@ -151,6 +166,7 @@ async def _send(connector: Connector, request: _Request) -> aiohttp.ClientRespon
             response.close()
             raise
     except BaseException:
+        request.attempt.heard = protocol.heard
         connection.close()
         raise
 

@@ -39,6 +39,10 @@ class Peeking:
     def run(self, job: Callable[[], T]) -> Awaitable[T]:
         return asyncio.get_running_loop().run_in_executor(self._threads, job)
 
+    async def do(self, job: Callable[[], T], *, size: int) -> T:
+        """At once where `size`, of the body that it reads, is small."""
+        return job() if size < _THREAD_FROM_BYTES else await self.run(job)
+
     async def peek(self, body: Readable) -> Peek | Problem:
         """Cancelled, it lets go of the body at once, or after the step that a thread is in."""
         if body.size < _THREAD_FROM_BYTES:

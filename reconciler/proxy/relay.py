@@ -1,10 +1,11 @@
 """Passing an engine's answer on, byte for byte, as it comes."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
+from typing import Protocol
 
 import aiohttp
 import msgspec
@@ -13,15 +14,15 @@ from starlette.types import Message, Send
 from reconciler.errors import Transient
 from reconciler.proxy import error_shape, errors, headers
 from reconciler.proxy.error_shape import ErrorShape
-from reconciler.proxy.errors import Problem
+from reconciler.proxy.errors import Header, Problem
 from reconciler.proxy.exchange import BODY_FOLLOWS
 from reconciler.proxy.heartbeat import Heartbeat
-from reconciler.proxy.inflight import Request
 
 _DATA = b"data: "
 _COMMENT = ord(":")
 _NEWLINE = ord("\n")
 """The first byte of one in an event stream: engines send some while they do nothing."""
+_ERROR_EVENTS = (b'data: {"error"', b"event: error")
 _ERROR_BYTES = 1 << 20
 """Of an engine's error that becomes an event; what is longer is none."""
 
@@ -30,10 +31,18 @@ class BackendLostMidway(Transient):
     """The connection ended in the middle of the answer."""
 
 
+class Progress(Protocol):
+    """How far an answer is; see `inflight.Request`."""
+
+    relayed_bytes: int
+    is_work: bool
+
+
 @dataclass(slots=True, kw_only=True)  # not frozen: that costs some microseconds a request
 class Client:
     """Whoever asked. `send`: past the heartbeat, for an answer that is here as a whole.
-    `on_first_byte`: called when the engine's first one is here.
+    `on_first_byte`: called when the engine's first one is here. `extra`: headers of ours.
+    `last_piece`: of an answer that broke off, what came last.
     """
 
     send: Send
@@ -41,9 +50,11 @@ class Client:
     served_by: bytes
     model: str
     errors: ErrorShape
-    request: Request
+    request: Progress
     request_id: bytes
     on_first_byte: Callable[[], None]
+    extra: Sequence[Header] = ()
+    last_piece: bytes = b""
 
     def error_event(self, problem: Problem) -> bytes:
         return error_shape.event(
@@ -51,10 +62,10 @@ class Client:
         )
 
 
-def stream_head(served_by: bytes) -> Message:
+def stream_head(served_by: bytes, extra: Sequence[Header]) -> Message:
     """Of an event stream that begins before its engine does."""
     given = [(b"content-type", b"text/event-stream")]
-    head = headers.to_client(given, served_by=served_by)
+    head = [*headers.to_client(given, served_by=served_by), *extra]
     return {"type": "http.response.start", "status": 200, "headers": head}
 
 
@@ -66,6 +77,7 @@ async def relay(response: aiohttp.ClientResponse, client: Client) -> None:
     """
     heartbeat, content = client.heartbeat, response.content
     answer_headers = headers.to_client(response.raw_headers, served_by=client.served_by)
+    answer_headers += client.extra
     begun = await heartbeat.stop_beginning()
     head = {
         "type": "http.response.start",
@@ -86,7 +98,7 @@ async def relay(response: aiohttp.ClientResponse, client: Client) -> None:
             else:
                 await _as_it_comes(content, client)
     except (aiohttp.ClientError, OSError) as exc:
-        if is_stream or begun:
+        if (is_stream or begun) and not _says_an_error(client.last_piece):
             event = client.error_event(errors.backend_lost_midway(client.model))
             await heartbeat.send(event if heartbeat.between_events else b"\n\n" + event)
         cause = f"cannot read on from the backend of {client.model}: {exc}"
@@ -115,12 +127,16 @@ async def _as_it_comes(content: aiohttp.StreamReader, client: Client) -> None:
         client.on_first_byte()
     request = client.request
     begins_line = True
-    while chunk:
-        if chunk[0] != _COMMENT or not begins_line:
-            request.relayed_bytes += len(chunk)
-        begins_line = chunk[-1] == _NEWLINE
-        await client.heartbeat.send(chunk)
-        chunk = await content.readany()
+    try:
+        while chunk:
+            if chunk[0] != _COMMENT or not begins_line:
+                request.relayed_bytes += len(chunk)
+            begins_line = chunk[-1] == _NEWLINE
+            await client.heartbeat.send(chunk)
+            chunk = await content.readany()
+    except BaseException:
+        client.last_piece = chunk
+        raise
 
 
 async def _as_event(response: aiohttp.ClientResponse, client: Client) -> None:
@@ -148,6 +164,12 @@ async def _beginning(response: aiohttp.ClientResponse) -> bytes:
         if len(body) > _ERROR_BYTES:
             break
     return bytes(body)
+
+
+def _says_an_error(piece: bytes) -> bool:
+    """A peer whose engine died says so itself, before its answer ends short."""
+    last = piece.rstrip(b"\r\n").rpartition(b"\n\n")[2]
+    return last.startswith(_ERROR_EVENTS)
 
 
 def _is_error(body: bytes) -> bool:

@@ -1,12 +1,14 @@
-"""Which backend answers for a request: a pure function of the status (PURE)."""
+"""Which replicas answer for a request: a pure function of the status and the peers (PURE)."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from reconciler.plan.desired import ModelType
+from reconciler.plan.desired import Affinity, ModelType
+from reconciler.plan.ids import ModelName
 from reconciler.plan.phase import State
-from reconciler.proxy import errors
+from reconciler.proxy import errors, unready
 from reconciler.proxy.errors import Problem
+from reconciler.proxy.peers.peer import NOBODY, Peer, PeerModel, Peers
 from reconciler.status import Endpoint, ModelStatus, Status
 
 Types = tuple[ModelType, ...]
@@ -14,29 +16,80 @@ Types = tuple[ModelType, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Remote:
+    """A replica at a peer."""
+
+    peer: Peer
+    model: PeerModel
+
+    @property
+    def serves(self) -> bool:
+        peer = self.peer
+        return self.model.serves and peer.reachable and not peer.draining and peer.node is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """One model of the cluster. `here`: as this node has it; None: it does not. `away`: at peers,
+    those that can be reached first; `serving`: those of them that requests may be sent to."""
+
+    name: ModelName
+    type: ModelType
+    enabled: bool
+    aliases: tuple[str, ...]
+    affinity: Affinity
+    here: ModelStatus | None = None
+    away: tuple[Remote, ...] = ()
+    serving: tuple[Remote, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RouteTable:
-    """Derived once per status. `by_name` holds names and aliases, `by_type` no disabled models."""
+    """Derived once per status and peers. `by_name` holds names and aliases, `by_type` no disabled
+    models, `here` the names and aliases of this node's own."""
 
     status: Status
-    by_name: Mapping[str, ModelStatus]
-    by_type: Mapping[ModelType, tuple[ModelStatus, ...]]
+    peers: Peers
+    here: Mapping[str, ModelStatus]
+    routes: tuple[Route, ...]
+    by_name: Mapping[str, Route]
+    by_type: Mapping[ModelType, tuple[Route, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """Send the request there. `renamed`: the body says an alias; the backend knows `model` only."""
+    """Send the request to one of these. `endpoint`: this node's; None: only peers serve. `renamed`:
+    the body says an alias; backends know the name only."""
 
-    model: ModelStatus
-    endpoint: Endpoint
+    route: Route
+    endpoint: Endpoint | None
     renamed: bool
 
+    @property
+    def name(self) -> ModelName:
+        return self.route.name
 
-def build(status: Status) -> RouteTable:
-    aliases = {alias: model for model in status.models for alias in model.aliases}
-    names: dict[str, ModelStatus] = {model.name: model for model in status.models}
-    enabled = [model for model in status.models if model.state is not State.DISABLED]
-    by_type = {t: tuple(model for model in enabled if model.type is t) for t in ModelType}
-    return RouteTable(status=status, by_name=aliases | names, by_type=by_type)
+
+def build(status: Status, peers: Peers = NOBODY) -> RouteTable:
+    """Where two mean different things by a name, this node's manifest counts, then the first of the
+    peers; names count before aliases."""
+    own = {model.name: model for model in status.models}
+    away = _away(peers)
+    routes = {name: _route(model, away.get(name, ())) for name, model in own.items()}
+    foreign = {name: _foreign(found) for name, found in away.items() if name not in own}
+    every = (*routes.values(), *foreign.values())
+    by_name = _named(foreign.values()) | _named(routes.values())
+    return RouteTable(
+        status=status,
+        peers=peers,
+        here={alias: model for model in status.models for alias in model.aliases} | own,
+        routes=every,
+        by_name=by_name,
+        by_type={
+            wanted: tuple(route for route in every if route.enabled and route.type is wanted)
+            for wanted in ModelType
+        },
+    )
 
 
 def choose(
@@ -47,44 +100,101 @@ def choose(
     What no wait can mend is said first: unknown, wrong type, disabled, then not ready. `now`: Unix
     time, to say how long that may take.
     """
-    if table.status.draining:
+    draining = table.status.draining
+    if draining and not table.peers.all:
         return errors.draining(table.status.node)
-    model = _named(table, requested) if requested is not None else _only(table, wanted)
-    if isinstance(model, Problem):
-        return model
-    if model.type not in wanted:
-        return errors.wrong_type(model, wanted)
-    if model.state is State.DISABLED:
-        return errors.model_disabled(model)
-    if model.endpoint is None:
-        return errors.model_not_ready(model, now, goes=_goes(table, model))
-    renamed = requested is not None and requested != model.name
-    return Choice(model=model, endpoint=model.endpoint, renamed=renamed)
+    route = _by_name(table, requested) if requested is not None else _only(table, wanted)
+    if isinstance(route, Problem):
+        return route
+    if route.type not in wanted:
+        return errors.wrong_type(route, wanted)
+    if not route.enabled:
+        return unready.model_disabled(route.name)
+    endpoint = route.here.endpoint if route.here is not None and not draining else None
+    if endpoint is None and not route.serving:
+        return _not_ready(table, route, now)
+    renamed = requested is not None and requested != route.name
+    return Choice(route=route, endpoint=endpoint, renamed=renamed)
 
 
-def _goes(table: RouteTable, model: ModelStatus) -> bool:
+def _away(peers: Peers) -> Mapping[ModelName, tuple[Remote, ...]]:
+    found: dict[ModelName, list[Remote]] = {}
+    for peer in sorted(peers.all, key=lambda each: not each.reachable):
+        for name, model in peer.models.items():
+            found.setdefault(name, []).append(Remote(peer=peer, model=model))
+    return {name: tuple(replicas) for name, replicas in found.items()}
+
+
+def _route(model: ModelStatus, replicas: tuple[Remote, ...]) -> Route:
+    away = tuple(each for each in replicas if each.model.type is model.type)
+    return Route(
+        name=model.name,
+        type=model.type,
+        enabled=model.state is not State.DISABLED,
+        aliases=model.aliases,
+        affinity=model.affinity,
+        here=model,
+        away=away,
+        serving=tuple(each for each in away if each.serves),
+    )
+
+
+def _foreign(replicas: tuple[Remote, ...]) -> Route:
+    """Of a model that this node has not: it is as the first says that has it enabled."""
+    first = next((each for each in replicas if each.model.enabled), replicas[0])
+    away = tuple(each for each in replicas if each.model.type is first.model.type)
+    return Route(
+        name=first.model.name,
+        type=first.model.type,
+        enabled=first.model.enabled,
+        aliases=first.model.aliases,
+        affinity=first.model.affinity,
+        away=away,
+        serving=tuple(each for each in away if each.serves),
+    )
+
+
+def _named(routes: Iterable[Route]) -> dict[str, Route]:
+    """Of two with the same alias the first one has it."""
+    routes = tuple(routes)
+    aliases = {alias: route for route in reversed(routes) for alias in route.aliases}
+    return aliases | {route.name: route for route in routes}
+
+
+def _by_name(table: RouteTable, requested: str) -> Route | Problem:
+    route = table.by_name.get(requested)
+    if route is None and table.status.unknown_because is not None:
+        return errors.node_starting(table.status.unknown_because)
+    if route is None:
+        known, alone = tuple(sorted(table.by_name)), not table.peers.all
+        return errors.unknown_model(requested, known, alone=alone)
+    return route
+
+
+def _only(table: RouteTable, wanted: Types) -> Route | Problem:
+    routes = [route for type_ in wanted for route in table.by_type[type_]]
+    if not routes and table.status.unknown_because is not None:
+        return errors.node_starting(table.status.unknown_because)
+    if not routes and table.status.revision.applied is None:
+        return errors.none_of_type_yet(wanted)
+    if not routes:
+        return errors.none_of_type(wanted)
+    if len(routes) > 1:
+        return errors.model_required(wanted, tuple(sorted(route.name for route in routes)))
+    return routes[0]
+
+
+def _not_ready(table: RouteTable, route: Route, now: float) -> Problem:
+    status, here = table.status, route.here
+    if here is not None and here.endpoint is not None:
+        return errors.draining(status.node)
+    found = [unready.of_peer(each.peer, each.model) for each in route.away]
+    if here is not None:
+        found.insert(0, unready.here(here, status.node, goes=_goes(status, here)))
+    return unready.model_not_ready(route.name, found, now=now)
+
+
+def _goes(status: Status, model: ModelStatus) -> bool:
     """Whether it ends since the manifest does not have it any more, or disables it."""
     ends = model.state in (State.UNLOADING, State.STOPPED)
-    return ends and not model.detail.enabled and table.status.unknown_because is None
-
-
-def _named(table: RouteTable, requested: str) -> ModelStatus | Problem:
-    model = table.by_name.get(requested)
-    if model is None and table.status.unknown_because is not None:
-        return errors.node_starting(table.status.unknown_because)
-    if model is None:
-        return errors.unknown_model(requested, tuple(sorted(table.by_name)))
-    return model
-
-
-def _only(table: RouteTable, wanted: Types) -> ModelStatus | Problem:
-    models = [model for type_ in wanted for model in table.by_type[type_]]
-    if not models and table.status.unknown_because is not None:
-        return errors.node_starting(table.status.unknown_because)
-    if not models and table.status.revision.applied is None:
-        return errors.none_of_type_yet(wanted)
-    if not models:
-        return errors.none_of_type(wanted)
-    if len(models) > 1:
-        return errors.model_required(wanted, tuple(sorted(model.name for model in models)))
-    return models[0]
+    return ends and not model.detail.enabled and status.unknown_because is None

@@ -100,6 +100,10 @@ class Form:
     def look(self, abandoned: Callable[[], bool]) -> Peek | Problem:
         return peek_form(self._read_at, self.size, self._boundary, abandoned=abandoned)
 
+    def text(self) -> bytes | None:
+        """A form has none that is worth to be looked at as a whole."""
+        return None
+
     def rename(self, span: tuple[int, int], name: str) -> None:
         self._renamed = (*span, name.encode())
 

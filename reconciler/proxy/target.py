@@ -49,6 +49,7 @@ class TargetServer:
         elif isinstance(answerer, Peer):
             await self._hop.pass_on(scope, receive, send, answerer)
         else:
+            guard.pin(scope)
             await self._app(scope, receive, send)
 
     def _answerer(self, scope: Scope, target: str) -> Peer | Problem | None:

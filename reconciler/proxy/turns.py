@@ -2,10 +2,17 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from reconciler.errors import Transient
 from reconciler.plan.ids import ModelName
+
+_LOOK_SECONDS = 0.1
+"""Who waits first in a queue looks so often whether it had better go elsewhere."""
+
+Look = Callable[[], object]
+"""What whoever waits had better do instead, from here and now on; None: nothing, wait on."""
 
 
 class QueueFull(Transient):
@@ -16,13 +23,26 @@ class WaitedTooLong(Transient):
     """No turn came in time."""
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Waiter:
+    """`news`: set when it is to look around; `admitted`: it has its turn."""
+
+    news: asyncio.Future[None]
+    look: Look | None
+    admitted: bool = False
+
+    def wake(self) -> None:
+        if not self.news.done():
+            self.news.set_result(None)
+
+
 @dataclass(slots=True, kw_only=True)
 class _Queue:
     """Of one model. `limit`: the newest one known; None: no limit."""
 
     limit: int | None = None
     running: int = 0
-    waiting: deque[asyncio.Future[None]] = field(default_factory=deque)
+    waiting: deque[_Waiter] = field(default_factory=deque)
 
     @property
     def open(self) -> bool:
@@ -31,10 +51,20 @@ class _Queue:
     def admit(self) -> None:
         """Let in whom there is room for: first come, first served."""
         while self.waiting and self.open:
-            turn = self.waiting.popleft()
-            if not turn.done():  # else it was cancelled just now
+            waiter = self.waiting.popleft()
+            if not waiter.news.cancelled():  # else it leaves just now
                 self.running += 1
-                turn.set_result(None)
+                waiter.admitted = True
+                waiter.wake()
+        self.wake_first()
+
+    def leave(self, waiter: _Waiter) -> None:
+        self.waiting.remove(waiter)
+        self.wake_first()
+
+    def wake_first(self) -> None:
+        if self.waiting and self.waiting[0].look is not None:
+            self.waiting[0].wake()
 
 
 class Turns:
@@ -52,46 +82,58 @@ class Turns:
         queue = self._queues.get(model)
         return len(queue.waiting) if queue else 0
 
-    def turn(self, model: ModelName, limit: int | None) -> "Turn":
-        """`async with` it: a turn at the model, once there is one; True where that took a wait.
-        Raises QueueFull or WaitedTooLong.
+    def turn(self, model: ModelName, limit: int | None, look: Look | None = None) -> "Turn":
+        """`async with` it: a turn at the model, once there is one. Raises QueueFull or
+        WaitedTooLong.
 
-        Who is cancelled leaves the queue. A new limit holds from the next request on, or the end
-        of one.
+        Who waits first of all does what `look` finds, and leaves the queue without a turn. Who is
+        cancelled leaves it, too. A new limit holds from the next request on, or the end of one.
         """
-        return Turn(self, model, limit)
+        return Turn(self, model, limit, look)
 
-    async def begin(self, model: ModelName, limit: int | None) -> bool:
+    def look_around(self, model: ModelName) -> None:
+        """Something has changed elsewhere: whoever waits first looks at it."""
         queue = self._queues.get(model)
+        if queue is not None:
+            queue.wake_first()
+
+    async def begin(self, turn: "Turn") -> None:
+        queue = self._queues.get(turn.model)
         if queue is None:
-            queue = self._queues[model] = _Queue()
-        queue.limit = limit
+            queue = self._queues[turn.model] = _Queue()
+        queue.limit = turn.limit
         queue.admit()
         if queue.open:
             queue.running += 1
-            return False
-        await self._wait(model, queue)
-        return True
+        else:
+            turn.waited = True
+            await self._wait(turn, queue)
 
     def end(self, model: ModelName) -> None:
         self._end(model, self._queues[model])
 
-    async def _wait(self, model: ModelName, queue: _Queue) -> None:
+    async def _wait(self, turn: "Turn", queue: _Queue) -> None:
         if len(queue.waiting) >= self.queue_length:
-            raise QueueFull(f"{self.queue_length} requests wait for model {model} already")
-        turn = asyncio.get_running_loop().create_future()
-        queue.waiting.append(turn)
+            raise QueueFull(f"{self.queue_length} requests wait for model {turn.model} already")
+        news = asyncio.get_running_loop().create_future()
+        waiter = _Waiter(news=news, look=turn.look)
+        queue.waiting.append(waiter)
         try:
             async with asyncio.timeout(self.wait_seconds):
-                await turn
+                while not waiter.admitted and turn.found is None:
+                    await _news(waiter, first=queue.waiting[0] is waiter)
+                    if not waiter.admitted and waiter.look and queue.waiting[0] is waiter:
+                        turn.found = waiter.look()
         except (TimeoutError, asyncio.CancelledError) as exc:
-            if turn.done() and not turn.cancelled():  # it came at the same moment
-                self._end(model, queue)
-            elif turn in queue.waiting:
-                queue.waiting.remove(turn)
+            if waiter.admitted:  # it came at the same moment
+                self._end(turn.model, queue)
+            elif waiter in queue.waiting:
+                queue.leave(waiter)
             if isinstance(exc, TimeoutError):
                 raise WaitedTooLong(f"no turn within {self.wait_seconds:g} s") from exc
             raise
+        if turn.found is not None:
+            queue.leave(waiter)
 
     def _end(self, model: ModelName, queue: _Queue) -> None:
         queue.running -= 1
@@ -100,18 +142,41 @@ class Turns:
             del self._queues[model]
 
 
+async def _news(waiter: _Waiter, *, first: bool) -> None:
+    loop, timer = asyncio.get_running_loop(), None
+    if first and waiter.look is not None:
+        timer = loop.call_later(_LOOK_SECONDS, waiter.wake)
+    try:
+        await waiter.news
+    finally:
+        if timer is not None:
+            timer.cancel()
+    if not waiter.admitted:
+        waiter.news = loop.create_future()
+
+
 class Turn:
-    """A class of its own, because @asynccontextmanager takes some times as long."""
+    """A class of its own, because @asynccontextmanager takes some times as long.
 
-    __slots__ = ("_limit", "_model", "_turns")
+    `waited`: it took a wait. `found`: what `look` has found; then this is no turn.
+    """
 
-    def __init__(self, turns: Turns, model: ModelName, limit: int | None) -> None:
+    __slots__ = ("_turns", "found", "limit", "look", "model", "waited")
+
+    def __init__(
+        self, turns: Turns, model: ModelName, limit: int | None, look: Look | None
+    ) -> None:
         self._turns = turns
-        self._model = model
-        self._limit = limit
+        self.model = model
+        self.limit = limit
+        self.look = look
+        self.waited = False
+        self.found: object = None
 
-    async def __aenter__(self) -> bool:
-        return await self._turns.begin(self._model, self._limit)
+    async def __aenter__(self) -> "Turn":
+        await self._turns.begin(self)
+        return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._turns.end(self._model)
+        if self.found is None:
+            self._turns.end(self.model)

@@ -1,14 +1,12 @@
-"""The status as JSON: the cluster view of design §9, and OpenAI's list of models (PURE).
+"""The status as JSON: the cluster view of design §9 (PURE).
 
 Fields after `target` in a model, and after `conditions` in a server, are additions within `api: 1`.
 """
 
-from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Protocol
 
 from reconciler.condition import Condition
-from reconciler.plan.desired import ModelType
 from reconciler.plan.gpu_mode import GpuMode
 from reconciler.plan.ids import ModelName, Nonce
 from reconciler.proxy.as_of import honest, moment
@@ -47,40 +45,6 @@ def server(status: Status, in_flight: InFlight, beat: Beat) -> Json:
         "drift": [asdict(each) for each in status.drift],
         **moment(beat),
     }
-
-
-def model_list(status: Status, only: ModelType | None = None) -> Json:
-    """OpenAI's list: an entry for each name and alias, in alphabetical order."""
-    return {"object": "list", "data": list(_entries(status, only))}
-
-
-def model_entry(status: Status, name: str, only: ModelType | None = None) -> Json | None:
-    return next((entry for entry in _entries(status, only) if entry["id"] == name), None)
-
-
-def model_names(status: Status, only: ModelType | None = None) -> tuple[str, ...]:
-    return tuple(name for name, _ in _named(status, only))
-
-
-def _named(status: Status, only: ModelType | None) -> list[tuple[str, ModelStatus]]:
-    """Every name and alias, in alphabetical order."""
-    models = [model for model in status.models if only is None or model.type is only]
-    named = [(name, model) for model in models for name in (model.name, *model.aliases)]
-    return sorted(named, key=lambda pair: pair[0])
-
-
-def _entries(status: Status, only: ModelType | None = None) -> Iterable[Json]:
-    for name, model in _named(status, only):
-        yield {
-            "id": name,
-            "object": "model",
-            "created": 0,  # OpenAI's type wants a number; when a model was made is not known
-            "owned_by": "xgen-model",
-            "root": model.name,
-            "type": model.type,
-            "state": model.state,
-            "ready": model.endpoint is not None,
-        }
 
 
 def one_model(model: ModelStatus, in_flight: InFlight) -> Json:

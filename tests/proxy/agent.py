@@ -21,6 +21,7 @@ from reconciler.proxy.forward import Upstream
 from reconciler.proxy.inflight import Traffic
 from reconciler.proxy.peers.side import ALONE, ClusterSide
 from reconciler.proxy.server import serve
+from reconciler.proxy.visits import Visits
 from reconciler.status import ModelStatus
 from tests.proxy.builders import STEADY, Board, Operators, status
 
@@ -54,6 +55,7 @@ class Agent:
     session: aiohttp.ClientSession
     operators: Operators
     metrics: Metrics
+    visits: Visits
     connections: list[asyncio.StreamWriter] = field(default_factory=list)
 
     def url(self, path: str) -> str:
@@ -112,15 +114,16 @@ async def running_agent(
     operators: Operators | None = None,
     pulse: Beats | None = None,
     cluster: ClusterSide = ALONE,
+    node: str = "node-a",
     **serving: float,
 ) -> AsyncIterator[Agent]:
     """`settings` are its bounds, `serving` of the server."""
-    board, traffic, stop = Board(status(*models)), Traffic(), asyncio.Event()
+    board, traffic, stop = Board(status(*models, node=node)), Traffic(), asyncio.Event()
     operators = operators or Operators()
     sock = socket.create_server(("127.0.0.1", 0))
     port: int = sock.getsockname()[1]
     metrics, pages = Metrics(node=board.now.node), EnginePages()
-    upstream = Upstream()
+    upstream, visits = Upstream(), Visits()
     app = create_app(
         board,
         traffic=traffic,
@@ -133,10 +136,11 @@ async def running_agent(
         pulse=pulse or STEADY,
         upstream=upstream,
         cluster=cluster,
+        visits=visits,
     )
     async with pages, aiohttp.ClientSession() as session, asyncio.timeout(_DEADLINE_SECONDS):
         server = asyncio.create_task(serve(app, sock, stop=stop, let_go=upstream.close, **serving))
-        agent = Agent(board, traffic, port, stop, server, session, operators, metrics)
+        agent = Agent(board, traffic, port, stop, server, session, operators, metrics, visits)
         try:
             yield agent
         finally:

@@ -71,10 +71,12 @@ def model(
     )
 
 
-def status(*models: ModelStatus, draining: bool = False, ready: bool = True) -> Status:
+def status(
+    *models: ModelStatus, draining: bool = False, ready: bool = True, node: str = "node-a"
+) -> Status:
     return Status(
-        node=NodeName("node-a"),
-        pod_name="pod-a",
+        node=NodeName(node),
+        pod_name=node.replace("node", "pod"),
         pod_ip="10.1.2.3",
         models=models,
         draining=draining,

@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -10,10 +10,12 @@ import pytest
 
 from reconciler.plan.desired import ModelType
 from reconciler.plan.phase import State
-from reconciler.proxy import errors
-from reconciler.proxy.errors import Problem
-from reconciler.status import ModelStatus
+from reconciler.proxy import cluster_errors, errors, unready
+from reconciler.proxy.errors import Problem, Typed
+from reconciler.proxy.peers.peer import Peer
+from reconciler.proxy.unready import Unready
 from tests.proxy.builders import model
+from tests.proxy.pair import peer
 
 _DOCS = Path(__file__).parents[2] / "docs/http.md"
 _VALUES: dict[object, Any] = {
@@ -27,19 +29,21 @@ _VALUES: dict[object, Any] = {
 
 
 def _problems() -> dict[str, Problem]:
-    """One of each function that makes some, and of each state of a model."""
+    """One of each function that makes some, and of each state of a replica."""
     makers: dict[str, Callable[..., Problem]] = {
-        name: maker
-        for name, maker in inspect.getmembers(errors, inspect.isfunction)
-        if get_type_hints(maker).get("return") is Problem and not name.startswith("_")
+        f"{module.__name__}.{name}": maker
+        for module in (errors, cluster_errors, unready)
+        for name, maker in inspect.getmembers(module, inspect.isfunction)
+        if get_type_hints(maker).get("return") is Problem and maker.__module__ == module.__name__
     }
     made = {}
     for name, maker in makers.items():
         hints = get_type_hints(maker)
-        wanted = [hints[parameter] for parameter in inspect.signature(maker).parameters]
-        for state in State if ModelStatus in wanted else [State.LOADING]:
-            values = {**_VALUES, ModelStatus: model(state=state)}
-            made[f"{name} {state}"] = maker(*(values[each] for each in wanted))
+        wanted = {each: hints[each] for each in inspect.signature(maker).parameters}
+        for state in State if Sequence[Unready] in wanted.values() else [State.LOADING]:
+            replica = unready.here(model(state=state), "node-a", goes=False)
+            values = {**_VALUES, Typed: model(), Peer: peer(1), Sequence[Unready]: (replica,)}
+            made[f"{name} {state}"] = maker(**{each: values[wanted[each]] for each in wanted})
     return made
 
 

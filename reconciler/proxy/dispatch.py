@@ -1,0 +1,214 @@
+"""Where a request goes: to this node's replica, which it may have to wait for, or to a peer's.
+
+    choose ──▶ rank ──▶ one with a slot ──────────────────────▶ send ──▶ answered
+                 │                                          ▲     │
+                 └─▶ all are full: wait here, in the queue ─┘     └─▶ failed: once more, elsewhere
+
+Who waits here takes the first slot that is free, here or at a peer. Without a replica here it
+stands in the queue of the best peer. Whatever was sent is sent once more at most.
+"""
+
+import time
+from dataclasses import dataclass, replace
+from functools import partial
+
+from reconciler.plan.desired import Affinity
+from reconciler.plan.ids import ModelName
+from reconciler.plan.peering import Address
+from reconciler.proxy import errors, headers, route_table, unready
+from reconciler.proxy.affinity_key import affinity_key
+from reconciler.proxy.balance import Scored
+from reconciler.proxy.delivery import Asked, Delivery, Failure
+from reconciler.proxy.errors import Problem
+from reconciler.proxy.explain import explained
+from reconciler.proxy.gateway import Gateway
+from reconciler.proxy.headers import RETRIED
+from reconciler.proxy.replicas import HERE, Ranking, Wish
+from reconciler.proxy.route_table import Choice, Remote
+from reconciler.proxy.turns import QueueFull, WaitedTooLong
+from reconciler.proxy.visits import Visit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _There:
+    """The request goes to this peer, where it is counted already."""
+
+    choice: Choice
+    remote: Remote
+    visit: Visit
+
+
+class _Anew:
+    """Nothing was sent, and what was chosen does not hold any more."""
+
+
+_ANEW = _Anew()
+
+_Came = Failure | Problem | _Anew | None
+"""None: it is answered."""
+
+
+class Dispatch:
+    """Of one request. `named`: the model, as the client calls it; None: it does not."""
+
+    def __init__(self, gateway: Gateway, asked: Asked, *, named: str | None) -> None:
+        self._gateway = gateway
+        self._asked = asked
+        self._named = named
+        self._delivery = Delivery(gateway, asked)
+        self._wish = Wish(streams=asked.may_stream)
+        self._failure: Failure | None = None
+        """Of the first try."""
+
+    async def run(self) -> Problem | None:
+        """None: it is answered."""
+        choice = self._choose()
+        if isinstance(choice, Choice) and choice.route.serving:
+            await self._look_for_key(choice)
+        while True:
+            came = await self._send()
+            if isinstance(came, _Anew):
+                continue
+            if not isinstance(came, Failure):
+                return came
+            if came.cause is None or self._failure is not None:
+                return came.problem
+            self._failure = came
+
+    async def _send(self) -> _Came:
+        choice, first = self._choose(), self._failure
+        if isinstance(choice, Problem):
+            return first.problem if first is not None else choice
+        if choice.route.serving:
+            found = self._pick(choice)
+        else:
+            found = choice if HERE not in self._tried else None
+        if found is None:
+            return first.problem if first is not None else self._nobody(choice)
+        if first is not None and RETRIED not in self._asked.extra:
+            assert first.cause is not None
+            self._gateway.metrics.count_resent(first.cause)
+            self._asked.extra.append(RETRIED)
+        return await (self._there(found) if isinstance(found, _There) else self._here(found))
+
+    def _choose(self) -> Choice | Problem:
+        """A refusal, too, is counted with the model that it is about."""
+        asked, now = self._asked, time.time()
+        routes = self._gateway.routes
+        table = routes.alone() if asked.alone else routes.current()
+        choice = route_table.choose(table, self._named, asked.path.types, now=now)
+        model = choice.model if isinstance(choice, Problem) else choice.name
+        if model is not None:
+            asked.watch.about(self._gateway.metrics.of_model(model))
+        return choice
+
+    async def _look_for_key(self, choice: Choice) -> None:
+        affinity, body = choice.route.affinity, self._asked.body
+        if affinity is Affinity.NONE:
+            return
+        find = partial(affinity_key, affinity, self._asked.scope["headers"], body.text())
+        key = await self._gateway.peeking.do(find, size=body.size)
+        self._wish = replace(self._wish, affinity=affinity, key=key)
+
+    @property
+    def _tried(self) -> tuple[Address | None, ...]:
+        return () if self._failure is None else (self._failure.at,)
+
+    def _pick(self, choice: Choice) -> "_There | Choice | None":
+        """The choice itself: here. None: nowhere."""
+        gateway, name = self._gateway, choice.name
+        ranking = gateway.replicas.ranking(choice, self._wish, tried=self._tried)
+        if not ranking.admitted:
+            return None
+        here = ranking.at(HERE)
+        if here is not None and gateway.turns.waiting(name):
+            gateway.turns.look_around(name)  # whoever came before has the first choice
+            found = here
+        else:
+            found = ranking.with_a_slot() or here or ranking.admitted[0]
+        return self._at(choice, ranking, found)
+
+    def _at(self, choice: Choice, ranking: Ranking, found: Scored) -> "_There | Choice":
+        self._explain(choice, ranking, found)
+        address = found.candidate.address
+        if address is HERE:
+            return choice
+        remote = next(each for each in choice.route.serving if each.peer.address == address)
+        streams = self._asked.may_stream
+        visit = self._gateway.visits.begin(choice.name, address, streams=streams)
+        return _There(choice=choice, remote=remote, visit=visit)
+
+    async def _here(self, choice: Choice) -> _Came:
+        turns, name, own = self._gateway.turns, choice.name, choice.route.here
+        assert own is not None
+        look = partial(self._look, name) if choice.route.serving else None
+        try:
+            async with turns.turn(name, own.max_in_flight, look) as turn:
+                if isinstance(turn.found, _There):
+                    return await self._there(turn.found)
+                if turn.found is not None:
+                    return _ANEW
+                if turn.waited:
+                    again = self._choose()
+                    if isinstance(again, Problem):
+                        return again
+                    if again.endpoint is None or again.name != name:
+                        return _ANEW
+                    choice = again
+                return await self._at_backend(choice)
+        except QueueFull:
+            return errors.queue_full(name, turns.queue_length)
+        except WaitedTooLong:
+            return errors.waited_too_long(name, turns.wait_seconds)
+
+    def _look(self, waits_for: ModelName) -> "_There | _Anew | None":
+        """For a slot at a peer that a request may have which waits for its turn here."""
+        choice = self._choose()
+        if isinstance(choice, Problem) or choice.endpoint is None or choice.name != waits_for:
+            return _ANEW
+        ranking = self._gateway.replicas.ranking(choice, self._wish, tried=self._tried)
+        found = ranking.with_a_slot_away()
+        away = None if found is None else self._at(choice, ranking, found)
+        return away if isinstance(away, _There) else None
+
+    async def _at_backend(self, choice: Choice) -> Failure | None:
+        # Nothing may be awaited between the choice and the count: a process is stopped once it has
+        # no endpoint in the status and nothing in flight.
+        name, endpoint = choice.name, choice.endpoint
+        assert endpoint is not None
+        with self._gateway.traffic.request(name, endpoint.nonce) as request:
+            if not choice.route.serving:
+                return await self._delivery.to_backend(choice, request, None)
+            streams = self._asked.may_stream
+            with self._gateway.visits.begin(name, HERE, streams=streams) as visit:
+                return await self._delivery.to_backend(choice, request, visit)
+
+    async def _there(self, found: _There) -> Failure | None:
+        try:
+            with found.visit as visit:
+                return await self._delivery.to_peer(
+                    found.choice,
+                    found.remote,
+                    visit,
+                    may_resend=partial(self._has_another, found.remote.peer.address),
+                )
+        finally:
+            self._gateway.turns.look_around(found.choice.name)  # a slot is free there
+
+    def _has_another(self, than: Address) -> bool:
+        if self._failure is not None:
+            return False
+        choice = self._choose()
+        if isinstance(choice, Problem):
+            return False
+        return bool(self._gateway.replicas.ranking(choice, self._wish, tried=(than,)).admitted)
+
+    def _nobody(self, choice: Choice) -> Problem:
+        here = choice.endpoint is not None
+        return unready.all_pause(choice.name, len(choice.route.serving) + here)
+
+    def _explain(self, choice: Choice, ranking: Ranking, found: Scored) -> None:
+        asked = self._asked
+        if headers.first(asked.scope["headers"], headers.DEBUG) == b"route":
+            kept = [field for field in asked.extra if field[0] != headers.ROUTE]
+            asked.extra[:] = [*kept, (headers.ROUTE, explained(choice, ranking, found))]

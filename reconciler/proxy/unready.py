@@ -1,0 +1,166 @@
+"""Why no replica of a known model can take a request: the error for it (PURE)."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from reconciler.plan.phase import State
+from reconciler.proxy.errors import (
+    DO_NOT_RETRY,
+    LATER_SECONDS,
+    NOT_STARTED,
+    SOON_SECONDS,
+    Header,
+    Problem,
+    retry_after,
+)
+from reconciler.proxy.peers.peer import Peer, PeerModel
+from reconciler.status import ModelStatus
+
+NEAREST_FIRST = (
+    State.LOADED,
+    State.LOADING,
+    State.CACHING,
+    State.PENDING,
+    State.UNLOADING,
+    State.STOPPED,
+    State.ERROR,
+    State.BLOCKED,
+    State.DISABLED,
+)
+_SHOWN = 5
+"""Replicas in one message."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unready:
+    """One replica. `cause`: a clause. `for_good`: blocked models wait for a person, and one that
+    goes for good for nobody: clients shall not insist. `retry_at`: RFC 3339; None: soon."""
+
+    node: str
+    state: State
+    cause: str
+    reachable: bool = True
+    for_good: bool = False
+    retry_at: str | None = None
+
+
+def here(model: ModelStatus, node: str, *, goes: bool) -> Unready:
+    """The reason says what the next try waits for. What is loaded and cannot be asked has just
+    died, or is being stopped: the next status says so."""
+    gone = model.state is State.LOADED
+    return Unready(
+        node=node,
+        state=model.state,
+        cause="its process is just ending" if gone else f"it is {model.state}: {model.reason}",
+        for_good=goes or model.state is State.BLOCKED,
+        retry_at=model.retry_at,
+    )
+
+
+def of_peer(peer: Peer, model: PeerModel) -> Unready:
+    if not peer.reachable:
+        cause = f"that node cannot be reached: {peer.because}"
+    elif peer.draining:
+        cause = "that node is draining"
+    elif model.state is State.LOADED:
+        cause = "its process is just ending"
+    else:
+        cause = f"it is {model.state}: {model.reason}"
+    return Unready(
+        node=peer.node or str(peer.address),
+        state=model.state,
+        cause=cause,
+        reachable=peer.reachable,
+        for_good=peer.reachable and model.state in (State.BLOCKED, State.DISABLED),
+        retry_at=model.retry_at,
+    )
+
+
+def model_disabled(model: str) -> Problem:
+    return Problem(
+        status=503,
+        code="model_disabled",
+        message=f"cannot answer for model {model!r}: it is disabled in the manifest",
+        headers=(DO_NOT_RETRY, NOT_STARTED),
+        model=model,
+    )
+
+
+def model_not_ready(model: str, replicas: Sequence[Unready], *, now: float) -> Problem:
+    """In the state of the replica that is nearest to serving; that one is named first. `now`: Unix
+    time."""
+    ranked = sorted(replicas, key=_distance)
+    if all(each.for_good for each in ranked):
+        headers: tuple[Header, ...] = (DO_NOT_RETRY, NOT_STARTED)
+    else:
+        headers = retry_after(min(_wait_seconds(each, now) for each in ranked if not each.for_good))
+    return Problem(
+        status=503,
+        code="model_not_ready",
+        message=f"cannot answer for model {model!r}: {_causes(ranked)}",
+        headers=headers,
+        model=model,
+    )
+
+
+def peer_unreachable(model: str, node: str) -> Problem:
+    return Problem(
+        status=503,
+        code="peer_unreachable",
+        message=f"cannot reach node {node} for model {model!r}: it takes no connection",
+        headers=retry_after(SOON_SECONDS),
+        model=model,
+    )
+
+
+def peer_lost(model: str, node: str) -> Problem:
+    """No NOT_STARTED: it may have begun."""
+    message = (
+        f"cannot get an answer for model {model!r} from node {node}: it went away before it "
+        "answered, or its answer is not valid HTTP"
+    )
+    return Problem(status=502, code="peer_lost", message=message, model=model)
+
+
+def peer_refused(model: str, node: str, status: int) -> Problem:
+    return Problem(
+        status=503,
+        code="peer_refused",
+        message=f"cannot answer for model {model!r}: node {node} took no request ({status})",
+        headers=retry_after(SOON_SECONDS),
+        model=model,
+    )
+
+
+def all_pause(model: str, replicas: int) -> Problem:
+    """Their breakers are open, and one of them is tried just now."""
+    message = (
+        f"cannot answer for model {model!r}: all {replicas} replicas failed lately, and one is "
+        "being tried again just now"
+    )
+    return Problem(
+        status=503, code="replicas_failing", message=message, headers=retry_after(1), model=model
+    )
+
+
+def _distance(replica: Unready) -> tuple[bool, int]:
+    return (not replica.reachable, NEAREST_FIRST.index(replica.state))
+
+
+def _wait_seconds(replica: Unready, now: float) -> int:
+    if replica.retry_at is None:
+        return SOON_SECONDS
+    due = math.ceil(datetime.fromisoformat(replica.retry_at).timestamp() - now)
+    return min(max(1, due), LATER_SECONDS)
+
+
+def _causes(ranked: Sequence[Unready]) -> str:
+    if len(ranked) == 1:
+        only = ranked[0]
+        return only.cause
+    said = [f"on {each.node} {each.cause}" for each in ranked[:_SHOWN]]
+    if len(ranked) > _SHOWN:
+        said.append(f"and on {len(ranked) - _SHOWN} more nodes it does not serve either")
+    return "; ".join(said)
