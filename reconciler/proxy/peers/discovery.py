@@ -235,13 +235,16 @@ class Discovery:
         if before != now:
             new, gone = sorted(map(str, now - before)), sorted(map(str, before - now))
             _log.info("peers changed", new=new, gone=gone, count=len(now))
-        was = self._found.problem.reason if self._found.problem else None
-        if found.problem is None and was is not None:
+        was, reason = _fault(self._found), _fault(found)
+        if reason is not None and reason is not was:
+            _log.warning("peers cannot be found", reason=self._condition.message)
+        elif was is not None and reason is None:
             _log.info("peers can be found again")
-        elif found.problem is not None and found.problem.reason != was:
-            unusual = found.problem.status == "False"
-            say = _log.warning if unusual else _log.info
-            say("peers cannot be found", reason=found.problem.message)
+
+
+def _fault(found: Found) -> Reason | None:
+    """What an operator may want to look at."""
+    return found.problem.reason if found.problem and found.problem.is_abnormal else None
 
 
 def _is_usable(host: str) -> bool:

@@ -44,9 +44,9 @@ class Lookups:
         if self._under_way is not None:
             raise Hanging(f"the look-up of {self._under_way[0]} still hangs")
         future: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
+        _start(name, work, future)
         self._under_way = (name, future)
         future.add_done_callback(self._come_back)
-        _start(name, work, future)
         await asyncio.wait((future,), timeout=self._limit)
         if not future.done():
             raise NoAnswer(f"no answer within {self._limit:g} s")

@@ -17,7 +17,7 @@ def test_the_loopback_is_this_machine(host: str) -> None:
     assert is_local(host)
 
 
-@pytest.mark.parametrize("host", ["192.0.2.7", "198.51.100.1", "2001:db8::7", "fe80::7%nowhere"])
+@pytest.mark.parametrize("host", ["203.0.113.7", "198.51.100.1", "2001:db8::7", "fe80::7%nowhere"])
 def test_addresses_of_documentation_are_nobodys(host: str) -> None:
     assert not is_local(host)
 
@@ -25,7 +25,7 @@ def test_addresses_of_documentation_are_nobodys(host: str) -> None:
 def test_the_address_that_this_machine_sends_from_is_its_own() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect(("192.0.2.7", 9))
+            probe.connect(("203.0.113.7", 9))
         except OSError:
             pytest.skip("this machine has no network")
         host = probe.getsockname()[0]
@@ -38,7 +38,7 @@ def test_who_listens_everywhere_is_at_all_addresses_of_the_machine() -> None:
         own = own_address((host, 8000), [None, ""])
         assert own.is_own(at("127.0.0.1"))
         assert own.is_own(at("127.0.0.2"))
-        assert not own.is_own(at("192.0.2.7"))
+        assert not own.is_own(at("203.0.113.7"))
 
 
 def test_another_port_of_the_same_host_is_another_agent() -> None:
@@ -52,8 +52,8 @@ def test_another_address_than_the_one_listened_on_is_another_agent() -> None:
 
 
 def test_a_pods_addresses_are_its_own_wherever_it_runs() -> None:
-    own = own_address(("0.0.0.0", 8000), ["192.0.2.7", "::ffff:192.0.2.8", "2001:DB8::7"])
-    assert own.is_own(at("192.0.2.7"))
-    assert own.is_own(at("192.0.2.8"))
+    own = own_address(("0.0.0.0", 8000), ["203.0.113.7", "::ffff:203.0.113.8", "2001:DB8::7"])
+    assert own.is_own(at("203.0.113.7"))
+    assert own.is_own(at("203.0.113.8"))
     assert own.is_own(at("2001:db8::7"))
-    assert not own.is_own(at("192.0.2.9"))
+    assert not own.is_own(at("203.0.113.9"))
