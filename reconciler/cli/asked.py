@@ -1,46 +1,83 @@
 """What the agents of a cluster say that a manifest would change, each of its own node."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
-from reconciler.cli.client import Agent
+from reconciler.cli.client import Agent, Json
 from reconciler.errors import Rejected, Transient
 from reconciler.plan.changes import NodeChanges
 from reconciler.plan.changes_json import node_from_json
+from reconciler.plan.ids import NodeName
 
 _SECONDS = 120.0
 """A rehearsal asks the hub, and waits for the one before it."""
+_AT_A_TIME = 16
 
 
 def told_by(
     agent: Agent, node: str | None, files: Mapping[str, bytes] | None
-) -> Iterator[NodeChanges]:
-    """Of each node that `agent` can reach, or of one. `files` None: the manifest in force.
+) -> Sequence[NodeChanges]:
+    """Of each node that `agent` knows, or of one. `files` None: the manifest in force.
 
-    Raises Transient (no agent answers) or Rejected (it cannot take that manifest).
+    A node that cannot be asked is told as such beside others. Raises Transient (no agent answers)
+    or Rejected (none can take that manifest).
     """
     content = None
     if files is not None:
         content = [{"name": name, "content": each.decode()} for name, each in files.items()]
-    for name in _nodes(agent, node):
-        told = agent.post("/api/management/plan", {"files": content}, seconds=_SECONDS, server=name)
-        try:
-            yield node_from_json(told)
-        except (KeyError, TypeError, ValueError) as exc:
-            raise Rejected(
-                f"cannot understand the agent of {name}: {exc!r}; "
-                "it is another release than this command"
-            ) from exc
+    servers = _servers(agent, node)
+    with ThreadPoolExecutor(min(_AT_A_TIME, len(servers))) as threads:
+        told = list(threads.map(partial(_tolerant, agent, content), servers))
+    failures = [each for each in told if isinstance(each, Rejected | Transient)]
+    if len(failures) == len(told):
+        raise failures[0]
+    return [
+        each if isinstance(each, NodeChanges) else _unasked(server, each)
+        for server, each in zip(servers, told, strict=True)
+    ]
 
 
-def _nodes(agent: Agent, node: str | None) -> tuple[str, ...]:
+def _tolerant(
+    agent: Agent, content: list[Json] | None, server: Json
+) -> NodeChanges | Rejected | Transient:
+    if not server.get("reachable", True):
+        since, why = server.get("unreachable_since"), server.get("reason")
+        where = server.get("address") or server["node"]
+        return Transient(f"{where} cannot be reached since {since}: it {why}")
     try:
-        servers = agent.servers()["servers"]
+        return _ask(agent, content, str(server["node"]))
+    except (Rejected, Transient) as exc:
+        return exc
+
+
+def _ask(agent: Agent, content: list[Json] | None, name: str) -> NodeChanges:
+    told = agent.post("/api/management/plan", {"files": content}, seconds=_SECONDS, server=name)
+    try:
+        return node_from_json(told)
+    except (KeyError, TypeError, ValueError) as exc:
+        raise Rejected(
+            f"cannot understand the agent of {name}: {exc!r}; "
+            "it is another release than this command"
+        ) from exc
+
+
+def _unasked(server: Json, why: Exception) -> NodeChanges:
+    return NodeChanges(node=NodeName(str(server["node"])), changes=(), unasked=str(why))
+
+
+def _servers(agent: Agent, node: str | None) -> list[Json]:
+    try:
+        servers: list[Json] = agent.servers()["servers"]
     except Transient as exc:
         raise Transient(f"{exc}; or plan from nothing with --offline") from exc
-    names = tuple(str(view["node"]) for view in servers if view.get("reachable", True))
-    if node is None or node in names:
-        return names if node is None else (node,)
-    raise Rejected(
-        f"cannot plan for node {node}: the agent at {agent.url} knows {', '.join(names)}; "
-        "add --offline to plan for it from nothing"
-    )
+    if node is None:
+        return servers
+    named = [each for each in servers if each["node"] == node]
+    if not named:
+        known = ", ".join(str(each["node"]) for each in servers)
+        raise Rejected(
+            f"cannot plan for node {node}: the agent at {agent.url} knows {known}; "
+            "add --offline to plan for it from nothing"
+        )
+    return named

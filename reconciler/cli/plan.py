@@ -86,7 +86,7 @@ def plan(
     engine, no GPU and no network are needed: --fleet says what the nodes are.
 
     Exit 0: nothing to do. 2: changes, also such as a rail holds back. 1: an error, a model that is
-    refused, or a newest revision that is.
+    refused, a newest revision that is, or a node that could not be asked.
     """
     node = node_name(node)
     folder = data_dir(data)
@@ -99,7 +99,7 @@ def plan(
         if offline:
             raise typer.BadParameter("--offline needs --manifest PATH", param_hint="--manifest")
         agent = find_agent(server, folder)
-        nodes = [*told_by(agent, node, None)]
+        nodes = list(told_by(agent, node, None))
         against = f"as the agent at {agent.url} plans it now"
     elif agent is None:
         question = OfflineQuestion(
@@ -112,14 +112,14 @@ def plan(
             nodes = offline_plans(question, offers, here=_here(folder))
         against = said_against(before, fleet, runs=question.before is not None)
     else:
-        nodes = [*told_by(agent, node, read_candidate(manifest, access, cluster).files)]
+        nodes = list(told_by(agent, node, read_candidate(manifest, access, cluster).files))
         against = f"compared with the agent at {agent.url}"
     _print(nodes, output, agent=agent, against=against, what=manifest)
     return exit_code(nodes)
 
 
 def exit_code(nodes: Sequence[NodeChanges]) -> ExitCode:
-    if any(each.count(Verb.REFUSED) or each.errors for each in nodes):
+    if any(each.count(Verb.REFUSED) or each.errors or each.unasked for each in nodes):
         return ExitCode.ERROR
     return ExitCode.CHANGES if has_changes(nodes) else ExitCode.OK
 

@@ -112,7 +112,9 @@ def _row(change: Change, node: NodeChanges) -> str:
 
 def _details(node: NodeChanges) -> str:
     lines = [f"<details><summary>{_html(node.node)}: {_html(summary([node]))}</summary>", ""]
-    if not node.changes:
+    if node.unasked is not None:
+        lines.append(f"- **not asked:** {_cell(_shortened(node.unasked))}")
+    elif not node.changes:
         lines.append("- nothing runs here, and nothing would")
     unchanged = [change.model for change in node.changes if change.verb is Verb.UNCHANGED]
     for change in node.changes:

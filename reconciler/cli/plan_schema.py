@@ -140,6 +140,10 @@ class Node(msgspec.Struct, kw_only=True):
     errors: Annotated[
         list[str], Meta(description="For which the node's newest revision is not in force.")
     ]
+    unasked: Annotated[
+        str | None,
+        Meta(description="Why the node could not be asked, so that all else is empty."),
+    ]
 
 
 class Totals(msgspec.Struct, kw_only=True):

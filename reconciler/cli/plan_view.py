@@ -81,7 +81,9 @@ def _node(node: NodeChanges) -> Iterator[RenderableType]:
     if counted:
         said = f"{SIGNS[Verb.UNCHANGED]} {len(quiet)} models are unchanged"
         yield _below(Text(said, style="dim"), 2)
-    if not node.changes:
+    if node.unasked is not None:
+        yield _below(Text(f"not asked: {node.unasked}", style="red"), 2)
+    elif not node.changes:
         yield _below(Text("nothing runs here, and nothing would", style="dim"), 2)
     for other in elsewhere(node):
         yield _below(Text(other, style="dim"), 4)

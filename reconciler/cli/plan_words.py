@@ -102,7 +102,9 @@ def summary(nodes: Sequence[NodeChanges]) -> str:
     if held := sum(change.held is not None for node in nodes for change in node.changes):
         said.append(f"{held} held back")
     counted = ", ".join([*said, f"{count(nodes, Verb.UNCHANGED)} unchanged"])
-    return "; ".join([counted, *_costs(totals(nodes))])
+    unasked = sum(node.unasked is not None for node in nodes)
+    missing = [f"{unasked} node{'' if unasked == 1 else 's'} not asked"] if unasked else []
+    return "; ".join([counted, *_costs(totals(nodes)), *missing])
 
 
 def _costs(found: Totals) -> Iterator[str]:

@@ -92,7 +92,8 @@ class Planned:
 class NodeChanges:
     """All models of one node, sorted by name. `notes`: what holds up the node as a whole. `gpus`:
     those whose memory is told; `host`: None: its memory is not told. `order`: what would be done,
-    in its order. `errors`: for which the newest revision is not in force, as lines."""
+    in its order. `errors`: for which the newest revision is not in force, as lines. `unasked`: why
+    the node could not be asked, so that all else is empty; None: it was."""
 
     node: NodeName
     changes: tuple[Change, ...]
@@ -103,6 +104,7 @@ class NodeChanges:
     order: tuple[Planned, ...] = ()
     evictions: tuple[Evicted, ...] = ()
     errors: tuple[str, ...] = ()
+    unasked: str | None = None
 
     def count(self, verb: Verb) -> int:
         return sum(change.verb is verb for change in self.changes)

@@ -38,6 +38,7 @@ def node_as_json(node: NodeChanges) -> Json:
         ],
         "notes": list(node.notes),
         "errors": list(node.errors),
+        "unasked": node.unasked,
     }
 
 
