@@ -82,13 +82,14 @@ def rank(
 ) -> tuple[Scored, ...]:
     """Best first. `key`: of `affinity_key`; None: as without an affinity. `tie`: another number for
     each request, of 64 bits at most: equal replicas share by it."""
-    keyed = affinity is not Affinity.NONE and key is not None
-    draw = key if keyed and key is not None else tie.to_bytes(9, "big", signed=True)
+    if affinity is Affinity.NONE:
+        key = None
+    draw = tie.to_bytes(9, "big", signed=True) if key is None else key
     known = [_first_byte(each) for each in candidates if each.first_byte_seconds is not None]
     fastest = min(known, default=_LEAST_SECONDS)
     scored = [_scored(each, draw, fastest) for each in candidates]
-    if keyed:
-        scored = _by_key(scored, draw)
+    if key is not None:
+        scored = _by_key(scored, key)
     return tuple(sorted(scored, key=lambda each: (each.score, _name(each.candidate))))
 
 
@@ -163,15 +164,19 @@ def _keyed(scored: Scored, key: bytes, bound: float) -> Scored:
     if full or _HELD_BACK in scored.notes:
         notes = (*scored.notes, f"with more than its share of {most}") if full else scored.notes
         return Scored(candidate=candidate, score=(breaker, pause, 1.0, *others), notes=notes)
-    race = -math.log(1.0 - _chance(b"key" + key, candidate)) / slots
+    race = -math.log(1.0 - _chance(b"key" + key, candidate)) / _nominal_slots(candidate)
     notes = (f"within its share of {most}, in the key's order",)
     return Scored(candidate=candidate, score=(breaker, pause, 0.0, race), notes=notes)
 
 
 def _slots(candidate: Candidate) -> int:
     """Fewer than it should have, where requests wait within its engine."""
-    slots, load = candidate.slots or ASSUMED_SLOTS, candidate.load
+    slots, load = _nominal_slots(candidate), candidate.load
     return min(slots, max(1, load.in_flight - load.queued)) if load.queued else slots
+
+
+def _nominal_slots(candidate: Candidate) -> int:
+    return candidate.slots or ASSUMED_SLOTS
 
 
 def _is_held_back(candidate: Candidate, draw: bytes) -> bool:

@@ -80,6 +80,15 @@ def test_a_hot_key_stays_within_the_bound_and_spills_in_its_own_order(
         ]
 
 
+def test_a_queue_within_an_engine_is_a_share_used_up_and_moves_no_other_keys() -> None:
+    queued = replace(FLEET[0], load=ModelLoad(in_flight=3, queued=1))
+    assert FLEET[0].node not in {_first([queued, *FLEET[1:]], key) for key in KEYS[:500]}
+    busier = [replace(each, load=ModelLoad(in_flight=20)) for each in FLEET[1:]]
+    alike = [replace(each, load=ModelLoad(in_flight=20)) for each in FLEET]
+    for key in KEYS[:500]:
+        assert _first([queued, *busier], key) == _first(alike, key)
+
+
 def test_a_full_kv_cache_passes_the_key_on() -> None:
     key = KEYS[0]
     order = names(rank(FLEET, affinity=Affinity.PREFIX, key=key))
