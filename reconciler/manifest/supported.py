@@ -28,7 +28,6 @@ ACTED_ON: Mapping[str, tuple[JsonValue, ...]] = {
     "models.*.replicas": (None,),
     "models.*.node_selector": ({},),
     "models.*.rollout.max_unavailable": (1,),
-    "models.*.affinity": ("none",),
 }
 """Dotted paths below `spec` (`*`: every item), and the values that code acts on."""
 

@@ -6,6 +6,7 @@ from reconciler.manifest.resolve import resolve
 from reconciler.manifest.select import select
 from reconciler.plan.checks import EmbeddingCheck, RerankCheck, TextCheck, TranscriptionCheck
 from reconciler.plan.desired import (
+    Affinity,
     Desired,
     DesiredModel,
     ModelSpec,
@@ -65,6 +66,7 @@ def test_fields_arrive_as_they_are_written() -> None:
         gpus=0,
         priority=-3,
         max_in_flight=4,
+        affinity="prefix",
         digest="0" * 64,
         refresh="auto",
         keep_last_good=False,
@@ -76,6 +78,7 @@ def test_fields_arrive_as_they_are_written() -> None:
 
     assert (chosen.enabled, chosen.aliases, chosen.priority) == (False, ("b", "org/c"), -3)
     assert (chosen.max_in_flight, chosen.refresh) == (4, Refresh.AUTO)
+    assert (chosen.affinity, selected(model("a")).affinity) == (Affinity.PREFIX, Affinity.NONE)
     assert (chosen.keep_last_good, selected(model("a")).keep_last_good) == (False, True)
     assert chosen.spec.digest == "0" * 64
     assert (chosen.spec.source, chosen.spec.file) == ("gguf/org_a", "q4.gguf")
