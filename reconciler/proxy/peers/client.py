@@ -94,7 +94,7 @@ class PeerClient:
             raise PeerFailed(f"has not answered within {limit:g} s") from exc
         except (aiohttp.ClientPayloadError, aiohttp.ServerDisconnectedError) as exc:
             raise PeerFailed("ended the connection before its answer was complete") from exc
-        except aiohttp.ClientOSError as exc:
+        except aiohttp.ClientConnectionError as exc:
             raise PeerFailed("reset the connection") from exc
         except (aiohttp.ClientError, ValueError) as exc:
             raise PeerFailed("is not an xgen-model agent: its answer is not HTTP") from exc

@@ -122,8 +122,10 @@ class Follower:
         )
         try:
             await asyncio.wait((self._asking,))
-        finally:
+        except asyncio.CancelledError:
             self._asking.cancel()
+            await asyncio.wait((self._asking,))
+            raise
         if self._asking.cancelled():
             return None
         body = self._asking.result()

@@ -16,6 +16,8 @@ from reconciler.proxy.peers.side import ClusterSide
 T = TypeVar("T")
 
 OWN_ID = "our-own-id"
+_DEADLINE_SECONDS = 60.0
+"""Only a hang reaches it. pytest-timeout's signal does not wake an idle uvloop."""
 
 
 @dataclass
@@ -77,6 +79,13 @@ class Follows:
 
         return await self.until(look)
 
+    async def until_all_seen(self, count: int) -> None:
+        def look() -> bool:
+            every = self.followed.current().all
+            return len(every) == count and all(peer.reachable for peer in every)
+
+        await self.until(look)
+
     async def until_seen(self) -> Peer:
         return await self.until_one(lambda peer: peer.reachable)
 
@@ -109,7 +118,8 @@ async def following(
         )
         running = asyncio.create_task(followed.run(), name="following")
         try:
-            yield Follows(members, followed, side)
+            async with asyncio.timeout(_DEADLINE_SECONDS):
+                yield Follows(members, followed, side)
         finally:
             running.cancel()
             await asyncio.wait((running,))
