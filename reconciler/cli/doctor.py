@@ -23,7 +23,14 @@ from reconciler.cli.checks.gpu import gpu_findings
 from reconciler.cli.checks.hub import hub_findings, mirror_findings
 from reconciler.cli.checks.machine import machine_findings
 from reconciler.cli.checks.manifest import manifest_findings
+from reconciler.cli.checks.peers import peer_findings, token_findings
 from reconciler.cli.checks.ports import port_findings
+from reconciler.cli.cluster_option import (
+    CLUSTER_DEFAULTS,
+    ClusterOptions,
+    peering_of,
+    pod_ip,
+)
 from reconciler.cli.engine_option import EngineOption, named_engines
 from reconciler.cli.exits import ExitCode
 from reconciler.cli.git_option import GIT_DEFAULTS, GitOptions
@@ -46,6 +53,7 @@ from reconciler.manifest.policy import Permissions
 from reconciler.node.data_folder import read_json
 from reconciler.plan.desired import Desired
 from reconciler.plan.gpu_mode import GpuMode
+from reconciler.plan.peering import Peering
 from reconciler.settings import HubSettings
 from reconciler.source.git_access import GitAccess
 from reconciler.source.kubernetes_access import KubernetesAccess
@@ -67,6 +75,9 @@ class Subject:
     hub: HubSettings
     node: str | None
     listen: tuple[str, int]
+    peering: Peering | None
+    cluster_token_file: Path | None
+    pod_ip: str | None
     folder: Path
     models_dir: Path
     llama_server: str | None
@@ -135,6 +146,7 @@ def doctor(
     git: GitOptions = GIT_DEFAULTS,
     kubeconfig: Kubeconfig = None,
     kube_context: KubeContext = None,
+    members: ClusterOptions = CLUSTER_DEFAULTS,
     server: ServerOption = None,
     output: OutputOption = Output.TEXT,
 ) -> int:
@@ -161,6 +173,9 @@ def doctor(
         hub=hub_settings(_hub(agent, hub)),
         node=node_name(agent.text("node", node)),
         listen=listen_address(agent.text("listen", listen) or "127.0.0.1:8000"),
+        peering=peering_of(agent.text("peers", members.peers)),
+        cluster_token_file=agent.path("cluster_token_file", members.token_file),
+        pod_ip=agent.text("pod_ip", pod_ip()),
         folder=folder,
         models_dir=(agent.path("models_dir", models_dir) or folder / "models").absolute(),
         llama_server=agent.text("llama_server", llama_server),
@@ -209,7 +224,12 @@ def _findings(subject: Subject) -> Iterator[Finding]:
     else:
         node = subject.node or str(remembered or host)
         desired, found = manifest_findings(
-            subject.manifest, subject.git, subject.cluster, node, subject.permissions
+            subject.manifest,
+            subject.git,
+            subject.cluster,
+            node,
+            subject.permissions,
+            peers=subject.peering is not None,
         )
         yield from found
     yield from hub_findings(subject.hub, desired)
@@ -224,8 +244,11 @@ def _findings(subject: Subject) -> Iterator[Finding]:
         subject.permissions,
         subject.search_path,
     )
-    yield from port_findings(subject.listen, subject.ports, holder=lock_holder(subject.folder))
-    yield from agent_findings(subject.server, subject.folder, holder=lock_holder(subject.folder))
+    holder = lock_holder(subject.folder)
+    yield from port_findings(subject.listen, subject.ports, holder=holder)
+    yield from token_findings(subject.cluster_token_file)
+    yield from peer_findings(subject.peering, subject.listen, subject.pod_ip, holder=holder)
+    yield from agent_findings(subject.server, subject.folder, holder=holder)
 
 
 def _printed(findings: Iterator[Finding]) -> list[Finding]:

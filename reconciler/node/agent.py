@@ -130,7 +130,9 @@ def _tell_of_the_start(settings: Settings, journal: Journal, up: Up) -> None:
     if settings.peers is not None:
         listen = Address(host=settings.listen_host, port=settings.listen_port)
         for doubt in doubts(settings.peers, listen):
-            _log.warning("peers and listen do not fit together", reason=doubt)
+            _log.warning(
+                "peers and listen do not fit together", reason=f"{doubt.said}; {doubt.step}"
+            )
 
 
 async def _run(

@@ -21,7 +21,7 @@ spec: {models: [{name: a, source: gguf/org_a}]}
 """
 
 
-def intent(folder: Path) -> Intent:
+def intent(folder: Path, *, peers: bool = False) -> Intent:
     node = NodeName("n")
     orders = Orders(wake=lambda: None, look_again=asyncio.Event)
     clock, journal = SystemClock(), Journal(node=node, now=lambda: "t")
@@ -31,6 +31,7 @@ def intent(folder: Path) -> Intent:
         wake=lambda: None,
         journal=journal,
         rails=Rails(RailFile(folder), orders, clock=clock, journal=journal),
+        peers=peers,
     )
 
 
@@ -56,6 +57,17 @@ async def test_a_write_that_failed_is_repeated_at_the_next_tick(tmp_path: Path) 
     folder.unlink()
     assert (await made.refresh()).not_kept is None
     assert LastGood(folder).load().files == {"a.yaml": TEXT}
+
+
+async def test_in_a_cluster_a_model_that_names_no_nodes_is_for_none_of_them(tmp_path: Path) -> None:
+    made = intent(tmp_path, peers=True)
+    await made.open()
+    made.offer(snapshot())
+    desired = (await made.refresh()).desired
+    assert desired is not None
+    assert desired.models == ()
+    assert [each.name for each in desired.elsewhere] == ["a"]
+    assert "with peers that needs placement" in desired.elsewhere[0].reason
 
 
 async def test_a_source_that_is_away_at_the_start_leaves_the_last_good_in_force(

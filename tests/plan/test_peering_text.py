@@ -115,4 +115,4 @@ def test_a_headless_name_is_written_as_it_is_read() -> None:
 def test_doubts_an_address_that_does_not_fit(peers: str, listen: Address, said: list[str]) -> None:
     found = list(doubts(parse_peering(peers), listen))
     assert len(found) == len(said)
-    assert all(part in doubt for part, doubt in zip(said, found, strict=True))
+    assert all(part in doubt.said for part, doubt in zip(said, found, strict=True))

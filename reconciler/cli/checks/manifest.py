@@ -23,6 +23,8 @@ def manifest_findings(
     cluster: KubernetesAccess,
     node: str,
     permissions: Permissions,
+    *,
+    peers: bool = False,
 ) -> tuple[Desired | None, list[Finding]]:
     """What the node would run (None: that cannot be said), and what there is to say of it; what
     the node allows is no warning there."""
@@ -35,7 +37,7 @@ def manifest_findings(
     if inspection.manifest is None:
         errors = [str(problem) for problem in problems if problem.is_error]
         return None, [fail("manifest", "; ".join(errors), _closer(place))]
-    desired = select(inspection.manifest, node=node, revision="")
+    desired = select(inspection.manifest, node=node, revision="", peers=peers)
     said = f"{place} is valid, with {len(inspection.manifest.models)} models"
     found = ok("manifest", said)
     allowed = _allowed(permissions)

@@ -1,17 +1,16 @@
 """Where the other agents are: found out again and again, from what `--peers` says."""
 
 import asyncio
-import ipaddress
 import random
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
 
 import structlog
 
 from reconciler.condition import Condition, ConditionType, Reason
-from reconciler.plan.peering import Address, DnsPeers, Peering, is_ip, normal_host
+from reconciler.plan.peering import Address, DnsPeers, Peering, is_ip
 from reconciler.plan.peering_text import names_of
 from reconciler.proxy.peers.lookup import Hanging, Lookups, NoAnswer, Resolve, resolved
 from reconciler.proxy.peers.membership import (
@@ -57,12 +56,11 @@ PACE_OF_LIST = Pace(between=60.0)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
     """`addresses`: one for each other agent, sorted. `also`: the further addresses of an agent, by
-    the one that stands in `addresses`. `leaving`: those that are listed no more, and go unless they
-    are listed again. `problem`: why what was found last still counts; None: all is fine."""
+    the one that stands in `addresses`. `problem`: why what was found last still counts; None: all
+    is fine."""
 
     addresses: tuple[Address, ...] = ()
     also: Mapping[Address, tuple[Address, ...]] = field(default_factory=dict)
-    leaving: frozenset[Address] = frozenset()
     problem: Condition | None = None
 
 
@@ -150,23 +148,14 @@ class Discovery:
 
     async def _ask(self, place: Address) -> Answer:
         if is_ip(place.host):
-            usable, own = self._sorted_out(lambda _: [place.host], place)
+            answer = self._own.told_apart([place.host], place.port)
         else:
-            work = partial(self._sorted_out, self._resolve, place)
-            usable, own = await self._lookups.ask(place.host, work)
-        if not usable:
-            raise NoAnswer("the name has no address that an agent could be reached at")
-        own |= usable & self._selves
-        return Answer(others=usable - own, own=own)
+            answer = await self._lookups.ask(place.host, partial(self._look_up, place))
+        selves = answer.others & self._selves
+        return replace(answer, others=answer.others - selves, own=answer.own | selves)
 
-    def _sorted_out(
-        self, resolve: Resolve, place: Address
-    ) -> tuple[frozenset[Address], frozenset[Address]]:
-        """All that an agent could be reached at, and those of them that are our own by their
-        looks. It blocks where `resolve` does."""
-        hosts = {normal_host(host) for host in resolve(place.host)}
-        usable = {Address(host=host, port=place.port) for host in hosts if _is_usable(host)}
-        return frozenset(usable), frozenset(filter(self._own.is_own, usable))
+    def _look_up(self, place: Address) -> Answer:
+        return self._own.told_apart(self._resolve(place.host), place.port)
 
     def _take(self, place: Address, answer: Answer) -> bool:
         """Whether it changed anything."""
@@ -188,12 +177,11 @@ class Discovery:
         known = (listed | leaving) - self._selves
         self._sameness.keep(known)
         listing = self._sameness.listing(known)
-        self._set_condition(len(listing))
+        self._set_condition(_words(len(listing), known - listed))
         problem = None if self._condition.status == "True" else self._condition
         found = Found(
             addresses=tuple(listing),
             also={address: also for address, also in listing.items() if also},
-            leaving=frozenset(leaving - listed - self._selves),
             problem=problem,
         )
         if found != self._found:
@@ -202,14 +190,14 @@ class Discovery:
             news, self._news = self._news, asyncio.Event()
             news.set()
 
-    def _set_condition(self, count: int) -> None:
+    def _set_condition(self, agents: str) -> None:
+        """`agents`: those that are known, in words."""
         troubles = [each.trouble for each in self._members.values() if each.trouble is not None]
-        agents = f"{count} other agent{'' if count == 1 else 's'}"
         if troubles:
             reason, message = troubles[0].reason, f"{_told(troubles)}; {self._kept(agents)}"
             status = None if reason is Reason.NOT_READ_YET else False
         elif all(each.taken_up_at is not None for each in self._members.values()):
-            status, reason, message = True, Reason.FOUND, agents
+            status, reason, message = True, Reason.FOUND, f"{agents} known"
         else:
             return
         now = self._clock.wall(self._clock.monotonic())
@@ -247,13 +235,17 @@ def _fault(found: Found) -> Reason | None:
     return found.problem.reason if found.problem and found.problem.is_abnormal else None
 
 
-def _is_usable(host: str) -> bool:
-    address = ipaddress.ip_address(host)
-    return not (address.is_unspecified or address.is_multicast)
+def _words(count: int, leaving: Collection[Address]) -> str:
+    agents = f"{count} other agent{'' if count == 1 else 's'}"
+    if not leaving:
+        return agents
+    some = ", ".join(map(str, sorted(leaving)[:_TOLD]))
+    more = f" and {len(leaving) - _TOLD} more" if len(leaving) > _TOLD else ""
+    return f"{agents} (listed no more: {some}{more})"
 
 
 def _told(troubles: list[Trouble]) -> str:
-    said = "; ".join(each.said for each in troubles[:_TOLD])
+    said = "; ".join(f"{each.said} ({each.step})" for each in troubles[:_TOLD])
     more = len(troubles) - _TOLD
     return f"{said}; and {more} more" if more > 0 else said
 

@@ -26,10 +26,11 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trouble:
-    """Why an answer was not taken up. `said`: a clause, with what to do."""
+    """Why an answer was not taken up. `step`: what to do."""
 
     reason: Reason
     said: str
+    step: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,34 +107,40 @@ def _is_one(others: Collection[Address]) -> bool:
 def _unlisted(before: Membership, trouble: Trouble, now: float, lag: float) -> Trouble:
     """After a start that is as it should be: DNS does not know this node yet."""
     asked_at = before.asked_at if before.asked_at is not None else now
-    if before.taken_up_at is None and now - asked_at < lag:
-        return Trouble(
-            reason=Reason.NOT_READ_YET,
-            said=f"this agent has just started, and DNS may lag by {lag:.0f} s; so far "
-            + trouble.said,
-        )
-    return trouble
+    if before.taken_up_at is not None or now - asked_at >= lag:
+        return trouble
+    return Trouble(
+        reason=Reason.NOT_READ_YET,
+        said=f"{trouble.said}, so far",
+        step=f"wait: this agent has just started, and DNS may lag by {lag:.0f} s",
+    )
 
 
 def _failed(name: str, failure: str) -> Trouble:
-    return Trouble(reason=Reason.LOOKUP_FAILED, said=f"cannot look up {name}: {failure}")
+    return Trouble(
+        reason=Reason.LOOKUP_FAILED,
+        said=f"cannot look up {name}: {failure}",
+        step="see that --peers is right and the name server answers",
+    )
 
 
 def _virtual(place: Address, answer: Answer) -> Trouble:
-    said = (
-        f"{place.host} leads to {_listed(answer.others)} alone, which is not this node: a Service "
-        "with an address of its own; give it clusterIP: None, so that it is headless"
+    return Trouble(
+        reason=Reason.NOT_HEADLESS,
+        said=f"{place.host} leads to {_listed(answer.others)} alone, which is not this node, as a "
+        "Service with an address of its own does",
+        step="give the Service clusterIP: None, so that it is headless",
     )
-    return Trouble(reason=Reason.NOT_HEADLESS, said=said)
 
 
 def _missing(place: Address, answer: Answer) -> Trouble:
-    said = (
-        f"{place.host} leads to {_listed(answer.others)}, but not to this node at port "
-        f"{place.port}: check the Service's selector, publishNotReadyAddresses, and that --listen "
-        "and --peers name the same port; where addresses are translated, set POD_IP"
+    return Trouble(
+        reason=Reason.SELF_MISSING,
+        said=f"{place.host} leads to {_listed(answer.others)}, but not to this node at port "
+        f"{place.port}",
+        step="see that the Service selects this pod and has publishNotReadyAddresses: true, and "
+        "that --listen and --peers have the same port; where addresses are translated, set POD_IP",
     )
-    return Trouble(reason=Reason.SELF_MISSING, said=said)
 
 
 def _listed(addresses: Collection[Address]) -> str:

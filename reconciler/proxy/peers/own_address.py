@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from reconciler.plan.peering import Address, normal_host
+from reconciler.proxy.peers.membership import Answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +27,15 @@ class OwnAddress:
         listens_on_all = ipaddress.ip_address(self.listen.host).is_unspecified
         return listens_on_all and is_local(address.host)
 
+    def told_apart(self, hosts: Iterable[str], port: int) -> Answer:
+        """What the addresses of a name come to, each in one spelling."""
+        found = {Address(host=normal_host(host), port=port) for host in hosts}
+        usable = frozenset(address for address in found if _is_usable(address.host))
+        if not usable:
+            return Answer(failure="the name has no address that an agent could be reached at")
+        own = frozenset(filter(self.is_own, usable))
+        return Answer(others=usable - own, own=own)
+
 
 def own_address(listen: tuple[str, int], pod_ips: Iterable[str | None]) -> OwnAddress:
     """`listen`: what `getsockname` says of the listener; `pod_ips`: None and "" are none."""
@@ -34,6 +44,11 @@ def own_address(listen: tuple[str, int], pod_ips: Iterable[str | None]) -> OwnAd
         listen=Address(host=normal_host(host), port=port),
         pod_ips=frozenset(normal_host(each.strip()) for each in pod_ips if each and each.strip()),
     )
+
+
+def _is_usable(host: str) -> bool:
+    address = ipaddress.ip_address(host)
+    return not (address.is_unspecified or address.is_multicast)
 
 
 def is_local(host: str) -> bool:

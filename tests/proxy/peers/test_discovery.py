@@ -53,7 +53,7 @@ async def test_a_headless_name_leads_to_all_others_of_both_families() -> None:
     assert found.current().problem is None
     condition = found.condition()
     assert (condition.type, condition.status) == (ConditionType.PEERS_FOUND, "True")
-    assert condition.message == "3 other agents"
+    assert condition.message == "3 other agents known"
 
 
 async def test_what_was_found_last_stays_while_the_name_cannot_be_looked_up() -> None:
@@ -101,14 +101,14 @@ async def test_a_node_that_has_just_started_waits_for_its_own_record() -> None:
     assert found.current().addresses == (at("10.0.0.2"), at("10.0.0.3"))
 
 
-async def test_who_is_listed_no_more_is_leaving() -> None:
+async def test_who_is_listed_no_more_is_told() -> None:
     names = Names(agents=["10.0.0.1", "10.0.0.2", "10.0.0.3"])
     found = discovery(SERVICE, names, lag=30.0)
     await found.look()
     names.known["agents"] = ["10.0.0.1", "10.0.0.3"]
     await found.look()
     assert found.current().addresses == (at("10.0.0.2"), at("10.0.0.3"))
-    assert found.current().leaving == {at("10.0.0.2")}
+    assert found.condition().message == "2 other agents (listed no more: 10.0.0.2:8000) known"
 
 
 async def test_a_list_may_name_this_node_and_ports_are_agents_of_their_own() -> None:

@@ -100,7 +100,7 @@ def test_one_foreign_address_of_each_family_is_a_service_and_no_agent(
     member = told((0, answer), (LAG_SECONDS, answer))
     assert (known(member), reason(member)) == ([], Reason.NOT_HEADLESS)
     assert member.trouble is not None
-    assert "clusterIP: None" in member.trouble.said
+    assert "clusterIP: None" in member.trouble.step
 
 
 def test_a_service_that_came_to_have_an_address_leaves_only_ourselves() -> None:
