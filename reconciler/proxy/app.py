@@ -37,6 +37,7 @@ from reconciler.proxy.query import WithoutParameters
 from reconciler.proxy.rails import Resume, Suspend
 from reconciler.proxy.rehearsal import Rehearse
 from reconciler.proxy.replicas import Replicas
+from reconciler.proxy.route_page import RoutePage
 from reconciler.proxy.spool import Spool
 from reconciler.proxy.storage import HubListing, StoredModels
 from reconciler.proxy.streams import Streams
@@ -109,6 +110,7 @@ def create_app(
             *_inference(gateway),
             *_models(routes),
             *_status(board, pulse, bulletin, cluster),
+            Route("/api/cluster/route", _Only(GET=RoutePage(routes, gateway.replicas))),
             *_management(management, routes, traffic, pulse),
             Route("/api/management/pushed", _plain(POST=Pushed(push_hook))),
             *_downloads(downloads, routes),

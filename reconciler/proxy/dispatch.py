@@ -15,12 +15,11 @@ from functools import partial
 from reconciler.plan.desired import Affinity
 from reconciler.plan.ids import ModelName
 from reconciler.plan.peering import Address
-from reconciler.proxy import errors, headers, route_table, unready
+from reconciler.proxy import errors, explain, headers, route_table, unready
 from reconciler.proxy.affinity_key import affinity_key
 from reconciler.proxy.balance import Scored
 from reconciler.proxy.delivery import Asked, Delivery, Failure
 from reconciler.proxy.errors import Problem
-from reconciler.proxy.explain import explained
 from reconciler.proxy.gateway import Gateway
 from reconciler.proxy.headers import RETRIED
 from reconciler.proxy.replicas import HERE, Ranking, Wish
@@ -211,4 +210,4 @@ class Dispatch:
         asked = self._asked
         if headers.first(asked.scope["headers"], headers.DEBUG) == b"route":
             kept = [field for field in asked.extra if field[0] != headers.ROUTE]
-            asked.extra[:] = [*kept, (headers.ROUTE, explained(choice, ranking, found))]
+            asked.extra[:] = [*kept, (headers.ROUTE, explain.in_a_header(choice, ranking, found))]

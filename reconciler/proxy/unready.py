@@ -46,14 +46,19 @@ class Unready:
     retry_at: str | None = None
 
 
-def here(model: ModelStatus, node: str, *, goes: bool) -> Unready:
+def here(model: ModelStatus, node: str, *, goes: bool, draining: bool = False) -> Unready:
     """The reason says what the next try waits for. What is loaded and cannot be asked has just
     died, or is being stopped: the next status says so."""
-    gone = model.state is State.LOADED
+    if draining:
+        cause = "that node is draining"
+    elif model.state is State.LOADED:
+        cause = "its process is just ending"
+    else:
+        cause = f"it is {model.state}: {model.reason}"
     return Unready(
         node=node,
         state=model.state,
-        cause="its process is just ending" if gone else f"it is {model.state}: {model.reason}",
+        cause=cause,
         for_good=goes or model.state is State.BLOCKED,
         retry_at=model.retry_at,
     )
@@ -76,6 +81,12 @@ def of_peer(peer: Peer, model: PeerModel) -> Unready:
         for_good=peer.reachable and model.state in (State.BLOCKED, State.DISABLED),
         retry_at=model.retry_at,
     )
+
+
+def other_type(peer: Peer, model: PeerModel) -> Unready:
+    """It has the name, and is another thing."""
+    cause = f"it is of type {model.type} there"
+    return Unready(node=peer.node or str(peer.address), state=model.state, cause=cause)
 
 
 def model_disabled(model: str) -> Problem:

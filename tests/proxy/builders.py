@@ -11,7 +11,7 @@ from reconciler.errors import XgenError
 from reconciler.events import Journal
 from reconciler.manifest.problem import Problem
 from reconciler.plan.changes import NodeChanges
-from reconciler.plan.desired import Format, ModelType
+from reconciler.plan.desired import Affinity, Format, ModelType
 from reconciler.plan.ids import ModelName, NodeName, Nonce
 from reconciler.plan.phase import State
 from reconciler.plan.repository import Repository
@@ -52,6 +52,7 @@ def model(
     port: int | None = None,
     retry_at: str | None = None,
     max_in_flight: int | None = None,
+    affinity: Affinity = Affinity.NONE,
     metrics_path: str | None = None,
     detail: ModelDetail | None = None,
 ) -> ModelStatus:
@@ -68,6 +69,7 @@ def model(
         detail=detail or ModelDetail(),
         retry_at=retry_at,
         max_in_flight=max_in_flight,
+        affinity=affinity,
     )
 
 

@@ -46,12 +46,14 @@ def peer_of(address: Address, status: Status, *, because: str | None = None) -> 
 @dataclass
 class Mates:
     """What one agent knows of the others. `lost`: why which one cannot be reached; `told`: loads;
-    `raw`: peers that are no agents."""
+    `raw`: peers that are no agents.
+    `sees_all`: the loads are as they are just now, not as they were told."""
 
     agents: list[Agent] = field(default_factory=list)
     raw: list[Peer] = field(default_factory=list)
     lost: dict[Address, str] = field(default_factory=dict)
     told: dict[tuple[Address, ModelName], ModelLoad] = field(default_factory=dict)
+    sees_all: bool = False
     token: str | None = None
     _frozen: Peers | None = None
     _made: tuple[object, Peers] = ((), Peers())
@@ -70,6 +72,11 @@ class Mates:
         return self._made[1]
 
     def load(self, peer: Address, model: ModelName) -> ModelLoad:
+        if self.sees_all:
+            agent = next(each for each in self.agents if at(each) == peer)
+            now = ModelLoad(in_flight=agent.traffic.of_model(model))
+            if self.told.get((peer, model)) != now:
+                self.told[peer, model] = now
         return self.told.get((peer, model), IDLE)
 
     def heard(self, peer: Address, model: ModelName, load: ModelLoad) -> None:
@@ -118,6 +125,7 @@ def at(agent: Agent) -> Address:
 async def fleet(
     settings: Mapping[str, Any] | None = None,
     token: str | None = None,
+    sees_all: bool = False,
     **models: tuple[ModelStatus, ...],
 ) -> AsyncIterator[Fleet]:
     """`models`: by the last letter of the node's name: `a=(...)` is node-a."""
@@ -126,7 +134,7 @@ async def fleet(
         known: dict[str, Mates] = {}
         for letter, own in models.items():
             node = f"node-{letter}"
-            known[node] = Mates(token=token)
+            known[node] = Mates(token=token, sees_all=sees_all)
             nodes[node] = await stack.enter_async_context(
                 running_agent(*own, node=node, cluster=known[node].side(), settings=settings)
             )

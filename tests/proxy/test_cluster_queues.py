@@ -1,0 +1,157 @@
+"""`max_in_flight` over several nodes: it holds at each, and nobody waits beside a free slot."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+
+from reconciler.plan.phase import State
+from tests.proxy.agent import Agent, Answer
+from tests.proxy.builders import model
+from tests.proxy.fleet import fleet, until
+from tests.proxy.stand_in import StandIn, StartStandIn
+
+ASK = {"model": "llm"}
+
+
+def ask(agent: Agent, count: int = 1) -> list["asyncio.Task[Answer]"]:
+    return [asyncio.create_task(agent.chat(ASK)) for _ in range(count)]
+
+
+async def until_waiting(agent: Agent, count: int) -> None:
+    sample = f'xgen_requests_waiting{{model="llm"}} {count}.0\n'.encode()
+    while sample not in (await agent.get("/metrics")).body:
+        pass
+
+
+async def most_at_a_time(backend: StandIn, tasks: Sequence["asyncio.Task[Answer]"]) -> int:
+    most = 0
+    while not all(task.done() for task in tasks):
+        most = max(most, (await backend.state())["running"])
+    return most
+
+
+async def test_no_replica_ever_has_more_whoever_asks(stand_in: StartStandIn) -> None:
+    """litellm PR#24988: a limit was bypassed (scenario 62)."""
+    backends = [stand_in("--first-byte-after", "0.05") for _ in range(2)]
+    first, second = (each.as_model(max_in_flight=2) for each in backends)
+    async with fleet(a=(first,), b=(second,), c=()) as nodes:
+        asked = [task for name in ("a", "b", "c") for task in ask(nodes[name], 6)]
+        most = await asyncio.gather(*(most_at_a_time(each, asked) for each in backends))
+        assert [task.result().status for task in asked] == [200] * 18
+        assert max(most) <= 2
+        assert nodes.under_way == 0
+
+
+async def test_a_request_goes_where_a_slot_is_free(stand_in: StartStandIn) -> None:
+    hangs, free = stand_in("--hang"), stand_in()
+    busy, idle = (each.as_model(max_in_flight=1) for each in (hangs, free))
+    async with fleet(a=(busy,), b=(idle,)) as nodes:
+        pinned = {"X-Target-Server": "node-a"}
+        holding = asyncio.create_task(nodes["a"].chat(ASK, headers=pinned))
+        await hangs.until_running(1)
+        for _ in range(3):
+            assert (await nodes["a"].chat(ASK)).headers["x-served-by"] == "node-b/llm"
+        holding.cancel()
+        await asyncio.wait((holding,))
+        await until(lambda: nodes.under_way == 0)
+
+
+async def test_who_waits_here_takes_the_slot_that_is_free_at_a_peer(
+    stand_in: StartStandIn,
+) -> None:
+    """One after the other, as they came. The slot was taken by somebody of whom this node knows
+    nothing."""
+    here, there = stand_in("--hang"), stand_in("--hang")
+    own, others = (each.as_model(max_in_flight=1) for each in (here, there))
+    async with fleet(a=(own,), b=(others,), sees_all=True) as nodes:
+        held = {}
+        for name, backend in (("a", here), ("b", there)):
+            _, held[name] = await nodes[name].send_raw(ASK)
+            await backend.until_running(1)
+        waiting = []
+        for number in range(3):
+            _, writer = await nodes["a"].send_raw({**ASK, "user": str(number)})
+            waiting.append(writer)
+            await until_waiting(nodes["a"], number + 1)
+        leaving = held["b"]
+        for number, writer in enumerate(waiting):
+            leaving.close()
+            await until_waiting(nodes["a"], 2 - number)
+            while (await there.state())["seen"] != number + 2:
+                pass
+            assert json.loads(await there.last_body())["user"] == str(number)
+            leaving = writer
+        assert (await here.state())["seen"] == 1
+        for writer in (*waiting, held["a"]):
+            writer.close()
+        await until(lambda: nodes.under_way == 0)
+
+
+async def test_who_waits_and_leaves_leaves_nothing_behind(stand_in: StartStandIn) -> None:
+    here, there = stand_in("--hang"), stand_in("--hang")
+    own, others = (each.as_model(max_in_flight=1) for each in (here, there))
+    async with fleet(a=(own,), b=(others,), sees_all=True) as nodes:
+        held = {}
+        for name, backend in (("a", here), ("b", there)):
+            _, held[name] = await nodes[name].send_raw(ASK)
+            await backend.until_running(1)
+        waiting = [(await nodes["a"].send_raw(ASK))[1] for _ in range(5)]
+        await until_waiting(nodes["a"], 5)
+        for writer in waiting:
+            writer.close()
+        await until_waiting(nodes["a"], 0)
+        for writer in held.values():
+            writer.close()
+        await until(lambda: nodes.under_way == 0)
+        assert (await here.state())["seen"] == (await there.state())["seen"] == 1
+
+
+async def test_who_comes_later_does_not_pass_who_waits(stand_in: StartStandIn) -> None:
+    here, there = stand_in("--hang"), stand_in("--hang")
+    own, others = (each.as_model(max_in_flight=1) for each in (here, there))
+    async with fleet(a=(own,), b=(others,), sees_all=True) as nodes:
+        held = {}
+        for name, backend in (("a", here), ("b", there)):
+            _, held[name] = await nodes[name].send_raw(ASK)
+            await backend.until_running(1)
+        await nodes["a"].send_raw({**ASK, "user": "first"})
+        await until_waiting(nodes["a"], 1)
+        held["b"].close()
+        await nodes["a"].send_raw({**ASK, "user": "second"})
+        await there.until(lambda state: state["seen"] == 2)
+        assert json.loads(await there.last_body())["user"] == "first"
+        await until_waiting(nodes["a"], 1)
+        for agent in nodes.nodes.values():
+            for writer in agent.connections:
+                writer.close()
+        await until(lambda: nodes.under_way == 0)
+
+
+async def test_a_full_queue_at_the_peer_is_tried_elsewhere_then_429(
+    stand_in: StartStandIn,
+) -> None:
+    hangs = stand_in("--hang")
+    told = hangs.as_model(max_in_flight=1)
+    async with fleet(a=(), b=(told,), settings={"queue_length": 1}) as nodes:
+        for count in (1, 2):
+            await nodes["b"].send_raw(ASK)
+            await until(lambda n=count: len(nodes["b"].connections) == n)
+        await hangs.until_running(1)
+        await until_waiting(nodes["b"], 1)
+        answer = await nodes["a"].chat(ASK)
+        assert (answer.status, answer.error["code"]) == (429, "rate_limit_exceeded")
+        assert answer.headers["x-xgen-not-started"] == "1"
+        assert answer.headers["x-served-by"] == "node-b/llm"
+
+
+async def test_a_waiting_request_is_told_when_its_model_is_disabled(stand_in: StartStandIn) -> None:
+    here, there = stand_in("--hang"), stand_in("--hang")
+    own, others = (each.as_model(max_in_flight=1) for each in (here, there))
+    async with fleet(a=(own,), b=(others,), sees_all=True) as nodes:
+        for name, backend in (("a", here), ("b", there)):
+            await nodes[name].send_raw(ASK)
+            await backend.until_running(1)
+        (waiting,) = ask(nodes["a"])
+        await until_waiting(nodes["a"], 1)
+        nodes["a"].board.set(model("llm", state=State.DISABLED))
+        assert (await waiting).error["code"] == "model_disabled"

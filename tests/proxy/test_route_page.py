@@ -1,0 +1,86 @@
+"""What the cluster says of its choices: a page, and a header for one request."""
+
+import json
+
+import pytest
+
+from reconciler.plan.desired import Affinity
+from reconciler.plan.phase import State
+from reconciler.proxy.balance import rank
+from tests.proxy.agent import running_agent
+from tests.proxy.builders import model
+from tests.proxy.fleet import fleet
+from tests.proxy.ranking import of_explanation
+from tests.proxy.stand_in import StandIn
+
+PAGE = "/api/cluster/route?model=llm"
+
+
+async def test_every_replica_is_there_with_its_figures_or_with_a_reason() -> None:
+    serving, loading = model("llm", port=1, max_in_flight=4), model("llm", state=State.LOADING)
+    async with fleet(a=(serving,), b=(serving,), c=(loading,)) as nodes:
+        nodes.load("b", in_flight=3, waiting=1)
+        page = (await nodes["a"].get(PAGE)).json
+        assert (page["node"], page["model"], page["type"]) == ("node-a", "llm", "llm")
+        assert (page["chosen"]["node"], page["chosen"]["waits"]) == ("node-a", False)
+        first, second = page["candidates"]
+        assert (first["node"], first["address"], first["has_slot"]) == ("node-a", None, True)
+        assert (second["node"], second["in_flight"], second["waiting"]) == ("node-b", 3, 1)
+        assert (second["slots"], second["has_slot"], second["admitted"]) == (4, False, True)
+        assert page["not_eligible"] == [
+            {"node": "node-c", "reachable": True, "reason": "it is loading: as told"}
+        ]
+        assert page["refusal"] is None
+
+
+async def test_the_order_can_be_had_again_from_what_is_told() -> None:
+    async with fleet(a=(model("llm", port=1),), b=(model("llm", port=1),)) as nodes:
+        page = (await nodes["a"].get(PAGE)).json
+        told = page["candidates"]
+        again = rank(of_explanation(page), tie=page["tie"])
+        assert [each.candidate.node for each in again] == [each["node"] for each in told]
+        assert [list(each.score) for each in again] == [each["score"] for each in told]
+
+
+async def test_an_alias_and_a_refusal() -> None:
+    loading = model("llm", state=State.LOADING, aliases=("cheap",))
+    async with fleet(a=(), b=(loading,)) as nodes:
+        page = (await nodes["a"].get("/api/cluster/route?model=cheap")).json
+        assert (page["model"], page["chosen"], page["candidates"]) == ("llm", None, [])
+        assert page["refusal"]["code"] == "model_not_ready"
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "code"),
+    [("?model=no", 404, "model_not_found"), ("", 400, "invalid_parameter")],
+)
+async def test_what_cannot_be_asked(query: str, status: int, code: str) -> None:
+    async with running_agent(model("llm", port=1)) as agent:
+        answer = await agent.get(f"/api/cluster/route{query}")
+        assert (answer.status, answer.error["code"]) == (status, code)
+
+
+async def test_a_node_without_peers_explains_itself_too() -> None:
+    async with running_agent(model("llm", port=1)) as agent:
+        page = (await agent.get(PAGE)).json
+        assert [each["node"] for each in page["candidates"]] == ["node-a"]
+
+
+async def test_a_request_explains_its_own_choice(llm: StandIn) -> None:
+    async with fleet(a=(), b=(llm.as_model(),)) as nodes:
+        answer = await nodes["a"].chat({"model": "llm"}, headers={"X-Xgen-Debug": "route"})
+        told = json.loads(answer.headers["x-xgen-route"])
+        assert (told["node"], told["model"]) == ("node-b", "llm")
+        assert told["candidates"][0]["slots"] is None
+        assert "x-xgen-route" not in (await nodes["a"].chat({"model": "llm"})).headers
+        assert "x-xgen-debug" not in dict(await llm.last_headers())
+
+
+async def test_a_session_stays_with_its_replica(llm: StandIn) -> None:
+    told = llm.as_model(affinity=Affinity.SESSION)
+    async with fleet(a=(), b=(told,), c=(told,), d=(told,)) as nodes:
+        for session in ("s-1", "s-2", "s-3", "s-4"):
+            page = (await nodes["a"].get(f"{PAGE}&session={session}")).json
+            for _ in range(4):
+                answer = await nodes["a"].chat({"model": "llm"}, headers={"X-Session-Id": session})
+                assert answer.headers["x-served-by"] == f"{page['chosen']['node']}/llm"
