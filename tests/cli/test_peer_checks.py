@@ -52,13 +52,13 @@ def test_a_node_without_peers_is_alone() -> None:
 
 def test_agents_that_answer_are_fine(port: int) -> None:
     (finding,) = found(f"127.0.0.2:{port},127.0.0.1:{port}", ("127.0.0.1", port))
-    assert (finding.level, finding.said) == (Level.OK, "1 other address answer")
+    assert (finding.level, finding.said) == (Level.OK, "an answer from 1 other address")
 
 
 def test_who_does_not_answer_is_named(port: int) -> None:
     (finding,) = found(f"127.0.0.2:{port},127.0.0.3:{port}")
     assert finding.level is Level.WARN
-    assert f"1 of 2 other addresses do not answer: 127.0.0.3:{port}:" in finding.said
+    assert f"no answer from 1 of 2 other addresses: 127.0.0.3:{port}:" in finding.said
 
 
 def test_a_name_that_leads_to_this_node_alone_is_fine() -> None:

@@ -128,10 +128,10 @@ async def _silent(addresses: Collection[Address]) -> dict[Address, str]:
 
 def _answers(known: Collection[Address], silent: dict[Address, str]) -> Finding:
     if not silent:
-        return ok("peers", f"{_counted(known)} answer")
+        return ok("peers", f"an answer from {_counted(known)}")
     some = "; ".join(f"{address}: {why}" for address, why in [*silent.items()][:_NAMED])
     more = f"; and {len(silent) - _NAMED} more" if len(silent) > _NAMED else ""
-    said = f"{len(silent)} of {_counted(known)} do not answer: {some}{more}"
+    said = f"no answer from {len(silent)} of {_counted(known)}: {some}{more}"
     return warn("peers", said, "start the agent there, and see that --listen is not its loopback")
 
 
