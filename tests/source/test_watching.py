@@ -131,3 +131,13 @@ async def test_a_folder_that_is_gone_by_now_is_a_failure(tmp_path: Path) -> None
     watcher = Watcher(asyncio.Event())
     await watcher.follow({str(tmp_path / "gone"): None})
     assert watcher.failure == "no such file or directory"
+
+
+async def test_a_watch_that_failed_begins_anew(watched: Watched) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    await watched.watcher.follow({str(watched.folder / "gone"): None})
+    assert watched.watcher.failure == "no such file or directory"
+    assert len(os.listdir("/proc/self/fd")) == before - 1
+    await watched.follow()
+    (watched.folder / "models.yaml").touch()
+    await watched.hinted()
