@@ -51,11 +51,11 @@ async def open_cluster(
     """`listen`: as it is bound. `status`: of this node, as of now. Raises Rejected when the token
     cannot be read."""
     tokens = await asyncio.to_thread(_tokens, settings.cluster_token_file, clock)
+    own = own_address(listen, [settings.pod_ip])
     if settings.peers is None:
-        side = ClusterSide(peers=ALONE.peers, loads=ALONE.loads, tokens=tokens)
+        side = ClusterSide(peers=ALONE.peers, loads=ALONE.loads, tokens=tokens, own=own)
         yield Cluster(side=side)
         return
-    own = own_address(listen, [settings.pod_ip])
     discovery = Discovery(settings.peers, own=own, clock=clock)
     agent_id = secrets.token_hex(8)
     async with PeerClient(tokens) as client:
@@ -72,6 +72,7 @@ async def open_cluster(
                 loads=followed,
                 tokens=tokens,
                 agent_id=agent_id,
+                own=own,
                 latest=followed.latest,
                 conditions=conditions.current,
             ),

@@ -109,7 +109,8 @@ class Self:
 def _own(status: Status, bulletin: Bulletin, cluster: ClusterSide) -> Json:
     """This node's own server object, with what it says of the cluster."""
     status = replace(status, conditions=(*status.conditions, *cluster.conditions()))
-    stands = how_it_stands(address=None, reachable=True, reason=None, since=None)
+    address = cluster.own.shown if cluster.own is not None else None
+    stands = how_it_stands(address=address, reachable=True, reason=None, since=None)
     return {**bulletin.server(status), **stands, "heard_seconds": 0.0}
 
 

@@ -61,6 +61,8 @@ class TargetServer:
             return cluster_errors.misdirected(target, node=status.node, by=passage.by)
         peers = self._cluster.peers.current()
         peer = peers.named(target)
+        if peer is None and self._cluster.own is not None and self._cluster.own.has_host(target):
+            return None
         if peer is None:
             return cluster_errors.unknown_target(target, (status.node, *peers.names))
         return peer

@@ -2,6 +2,8 @@
 
 import pytest
 
+from reconciler.proxy.peers.own_address import own_address
+from reconciler.proxy.peers.side import ALONE, ClusterSide
 from tests.proxy.agent import running_agent
 from tests.proxy.stand_in import StandIn
 
@@ -13,6 +15,15 @@ async def test_our_own_names_are_answered_here(llm: StandIn, name: str) -> None:
         assert by_header.status == 200
         assert "x-target-server" not in dict(await llm.last_headers())
         assert (await agent.get(f"/api/cluster/_self?server={name}")).status == 200
+
+
+async def test_off_kubernetes_the_addresses_that_are_listened_on_are_names_too() -> None:
+    own = own_address(("127.0.0.1", 8000), [None])
+    side = ClusterSide(peers=ALONE.peers, loads=ALONE.loads, own=own)
+    async with running_agent(cluster=side) as agent:
+        answer = await agent.get("/api/cluster/_self?server=127.0.0.1")
+        assert (answer.status, answer.json["address"]) == (200, "127.0.0.1:8000")
+        assert (await agent.get("/api/cluster/_self?server=127.0.0.2")).status == 404
 
 
 @pytest.mark.parametrize("path", ["/v1/models", "/api/cluster/servers", "/api/cluster/_self"])

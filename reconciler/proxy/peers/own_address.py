@@ -5,8 +5,11 @@ import socket
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from reconciler.plan.peering import Address, normal_host
+from reconciler.plan.peering import Address, is_ip, normal_host
 from reconciler.proxy.peers.membership import Answer
+
+_ELSEWHERE = ("192.0.2.1", "2001:db8::1")
+"""Of documentation (RFC 5737, 3849): a route there is the one to everywhere."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +29,20 @@ class OwnAddress:
             return True
         listens_on_all = ipaddress.ip_address(self.listen.host).is_unspecified
         return listens_on_all and is_local(address.host)
+
+    def has_host(self, host: str) -> bool:
+        """Whether this agent is reached there, at its port."""
+        return is_ip(host) and self.is_own(Address(host=normal_host(host), port=self.listen.port))
+
+    @property
+    def shown(self) -> str | None:
+        """Where others reach it, as far as it can tell; None: it cannot."""
+        host: str | None = self.listen.host
+        if self.pod_ips:
+            host = min(self.pod_ips)
+        elif ipaddress.ip_address(self.listen.host).is_unspecified:
+            host = next(filter(None, map(_source, _ELSEWHERE)), None)
+        return str(Address(host=host, port=self.listen.port)) if host is not None else None
 
     def told_apart(self, hosts: Iterable[str], port: int) -> Answer:
         """What the addresses of a name come to, each in one spelling."""
@@ -56,19 +73,23 @@ def is_local(host: str) -> bool:
 
     Nothing is sent. `bind` would not tell where `ip_nonlocal_bind` is set.
     """
+    bare = host.partition("%")[0]
+    return ipaddress.ip_address(bare).is_loopback or _source(host) == bare
+
+
+def _source(host: str) -> str | None:
+    """The address that the kernel would send from to an IP address; None: it cannot."""
     bare, _, zone = host.partition("%")
-    address = ipaddress.ip_address(bare)
-    if address.is_loopback:
-        return True
-    family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
+    of_v6 = ":" in bare
     try:
-        target = (bare, 9, 0, _index(zone)) if address.version == 6 else (bare, 9)
-        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        target = (bare, 9, 0, _index(zone)) if of_v6 else (bare, 9)
+        with socket.socket(
+            socket.AF_INET6 if of_v6 else socket.AF_INET, socket.SOCK_DGRAM
+        ) as probe:
             probe.connect(target)
-            source = str(probe.getsockname()[0]).partition("%")[0]
+            return normal_host(str(probe.getsockname()[0]).partition("%")[0])
     except OSError:
-        return False
-    return ipaddress.ip_address(source) == address
+        return None
 
 
 def _index(zone: str) -> int:

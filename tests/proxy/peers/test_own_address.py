@@ -41,6 +41,19 @@ def test_who_listens_everywhere_is_at_all_addresses_of_the_machine() -> None:
         assert not own.is_own(at("203.0.113.7"))
 
 
+def test_is_shown_as_others_reach_it() -> None:
+    assert own_address(("0.0.0.0", 8000), ["203.0.113.7"]).shown == "203.0.113.7:8000"
+    assert own_address(("::1", 8000), [None]).shown == "[::1]:8000"
+    shown = own_address(("0.0.0.0", 8000), []).shown
+    assert shown is None or own_address(("::", 8000), []).has_host(shown.rpartition(":")[0])
+
+
+def test_has_the_hosts_that_it_listens_on() -> None:
+    own = own_address(("::", 8000), ["203.0.113.7"])
+    assert all(map(own.has_host, ("127.0.0.1", "::1", "203.0.113.7", "::ffff:203.0.113.7")))
+    assert not any(map(own.has_host, ("203.0.113.8", "localhost", "", "gpu-a")))
+
+
 def test_another_port_of_the_same_host_is_another_agent() -> None:
     assert not own_address(("0.0.0.0", 8000), ["10.0.0.7"]).is_own(at("10.0.0.7", 8001))
 
