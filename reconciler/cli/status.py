@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from reconciler.cli.client import find_agent, known_agent
+from reconciler.cli.cluster_view import only
 from reconciler.cli.history_view import show_history
 from reconciler.cli.options import DataDir, ServerOption, data_dir
 from reconciler.cli.output import Output, OutputOption, console, print_json, remark, show
@@ -17,6 +18,10 @@ from reconciler.errors import XgenError
 def status(
     server: ServerOption = None,
     data: DataDir = None,
+    node: Annotated[
+        str | None,
+        typer.Option("--node", help="This node alone, by its name, its pod's name or IP."),
+    ] = None,
     watch: Annotated[
         bool, typer.Option("--watch", "-w", help="Follow it until Ctrl-C, also past a restart.")
     ] = False,
@@ -28,14 +33,14 @@ def status(
     ] = False,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Show every node's models, each with its state and the reason for it.
+    """Show every node of the cluster and its models, each with its state and the reason for it.
 
     Where no agent is found, stderr tells what runs without one. Piped, --watch prints a line a
     change, with --output json an object a line.
     """
     folder = data_dir(data)
     if watch:
-        watch_status(server, folder, output, verbose=verbose)
+        watch_status(server, folder, output, node=node, verbose=verbose)
         return
     if history:
         show_history(find_agent(server, folder).get("/api/management/history"), output)
@@ -48,6 +53,8 @@ def status(
             for line in runs_without_agent(folder):
                 remark(line)
         raise
+    if node is not None:
+        view = only(view, node)
     if output is Output.JSON:
         print_json(view)
         return

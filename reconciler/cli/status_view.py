@@ -7,8 +7,10 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from reconciler.cache.amounts import human
+from reconciler.cli import cluster_view
 from reconciler.cli.agent_view import crashes, why_none_is_left
 from reconciler.cli.client import Json
+from reconciler.cli.cluster_view import called, is_there
 from reconciler.cli.condition_view import every, short
 from reconciler.cli.table import Column, table
 from reconciler.plan.gpu_mode import GpuMode
@@ -33,19 +35,26 @@ TAKES = "takes requests"
 
 
 def render(servers: Sequence[Json], *, width: int, verbose: bool = False) -> RenderableType:
-    """One table over all nodes; a lone node is named above it instead. `verbose`: with all of their
-    conditions, else with what is not fine."""
+    """The nodes, and one table over all of them; a lone node is named above it instead. `verbose`:
+    with all of their conditions, else with what is not fine."""
     lone = len(servers) == 1
     columns = _COLUMNS[1:] if lone else _COLUMNS
     rows = [_row(server, model) for server in servers for model in server.get("models", ())]
-    parts: list[RenderableType] = [_heading(servers[0])] if lone else []
+    parts: list[RenderableType] = (
+        [_heading(servers[0])] if lone else [cluster_view.nodes(servers, width=width), Text()]
+    )
     if rows:
         parts.append(table(columns, [row[-len(columns) :] for row in rows], width=width))
     else:
-        parts.append(Text("no model is selected here", style="dim"))
+        where = "here" if lone else "at any node"
+        parts.append(Text(f"no model is selected {where}", style="dim"))
     parts += [line for server in servers for line in _engines(server)]
     for server in servers:
-        parts += _notes(server, verbose=verbose)
+        if is_there(server):
+            parts += _notes(server, verbose=verbose)
+        elif lone:
+            why = f"\n{called(server)} cannot be reached: {server.get('reason')}"
+            parts.append(Text(f"{why}; its models are as they were seen last", style="red"))
     return Group(*parts)
 
 
@@ -107,10 +116,13 @@ def _row(server: Json, model: Json) -> list[Text]:
     if aliases := model.get("aliases"):
         name.append(f" ({', '.join(aliases)})", style="dim")
     state = str(model.get("state"))
+    shown = Text(f"{state}{_percent(model)}", style=_COLOURS.get(state, "yellow"))
+    if model.get("as_last_seen"):
+        shown = Text(f"{state}, last seen", style="dim")
     return [
         Text(str(server.get("node"))),
         name,
-        Text(f"{state}{_percent(model)}", style=_COLOURS.get(state, "yellow")),
+        shown,
         Text(str(model.get("model_type") or "-")),
         Text(_backend(model)),
         Text(str(model.get("pid") or "-")),
@@ -156,8 +168,6 @@ def _percent(model: Json) -> str:
 
 def _notes(server: Json, *, verbose: bool) -> Iterator[RenderableType]:
     node = server.get("node")
-    if not server.get("reachable", True):
-        yield Text(f"\n{node} cannot be reached: {server.get('reason')}", style="red")
     loop = server.get("loop") or {}
     if loop.get("silent") or (loop.get("age_seconds") or 0.0) >= _OLD_SECONDS:
         yield Text(f"\n{node}: {_old(server, loop)}", style="red")

@@ -13,6 +13,7 @@ from rich.live import Live
 from rich.text import Text
 
 from reconciler.cli.client import Json, find_agent
+from reconciler.cli.cluster_view import called, is_there, only
 from reconciler.cli.output import Output, console, print_json_line, show
 from reconciler.cli.status_view import render
 from reconciler.errors import XgenError
@@ -35,25 +36,32 @@ class Look:
 
 
 def watch_status(
-    server: str | None, folder: Path, output: Output, *, verbose: bool = False
+    server: str | None,
+    folder: Path,
+    output: Output,
+    *,
+    node: str | None = None,
+    verbose: bool = False,
 ) -> None:
-    """Follow until the process is interrupted. An agent that is away is waited for. `verbose`: the
-    screen has every condition."""
-    out = console()
+    """Follow until the process is interrupted. An agent that is away is waited for. `node`: this
+    one alone. `verbose`: the screen has every condition."""
+    out, looks = console(), _looks(server, folder, node)
     if output is Output.JSON:
-        _print_views(server, folder)
+        _print_views(looks)
     elif out.is_terminal and not out.is_dumb_terminal:
-        _draw(server, folder, out, verbose=verbose)
+        _draw(looks, out, verbose=verbose)
     else:
-        _print_changes(server, folder, out)
+        _print_changes(looks, out)
 
 
-def _looks(server: str | None, folder: Path) -> Iterator[Look]:
+def _looks(server: str | None, folder: Path, node: str | None) -> Iterator[Look]:
     """A look a second. The data folder is read each time: a new agent may answer elsewhere."""
     last = Look()
     while True:
         try:
             view = find_agent(server, folder).servers()
+            if node is not None:
+                view = only(view, node)
             last = Look(view=view, steady=_steady(view))
         except XgenError as exc:
             since = last.since if last.away is not None else _now()
@@ -64,7 +72,7 @@ def _looks(server: str | None, folder: Path) -> Iterator[Look]:
 
 def _steady(view: Json) -> Json:
     """Without the moment of the answer; that the loop is silent is no such thing."""
-    moment = ("now", "as_of", "loop")
+    moment = ("now", "as_of", "loop", "heard_seconds")
     nodes = [
         {
             **{key: value for key, value in node.items() if key not in moment},
@@ -75,7 +83,7 @@ def _steady(view: Json) -> Json:
     return {**view, "servers": nodes}
 
 
-def _draw(server: str | None, folder: Path, out: Console, *, verbose: bool) -> None:
+def _draw(looks: Iterator[Look], out: Console, *, verbose: bool) -> None:
     """Redraw when something changed, on the terminal's second screen; leave the last on the first.
 
     Nothing is erased before it is written again, so that nothing flickers.
@@ -85,7 +93,7 @@ def _draw(server: str | None, folder: Path, out: Console, *, verbose: bool) -> N
         stack.callback(lambda: out.print(_screen(last, out.width, verbose=verbose)))
         stack.enter_context(_ended_by_sigterm())
         live = stack.enter_context(Live(console=out, screen=True, auto_refresh=False))
-        for look in _looks(server, folder):
+        for look in looks:
             now = time.monotonic()
             if (look, out.size) != (last, size) or now - drawn_at >= _REDRAW_SECONDS:
                 last, size, drawn_at = look, out.size, now
@@ -103,11 +111,12 @@ def _screen(look: Look, width: int, *, verbose: bool) -> RenderableType:
     return Group(*parts)
 
 
-def _print_changes(server: str | None, folder: Path, out: Console) -> None:
-    """`TIME NODE MODEL STATE REASON` whenever one of the last two is another."""
-    said: dict[tuple[str, str], str] = {}
+def _print_changes(looks: Iterator[Look], out: Console) -> None:
+    """`TIME NODE MODEL STATE REASON` whenever one of the last two is another; of a node among
+    several `TIME NODE` and whether it can be reached."""
+    said: dict[tuple[str, ...], str] = {}
     away: str | None = None
-    for look in _looks(server, folder):
+    for look in looks:
         if look.away is not None:
             if look.away != away:
                 show(out, Text(f"{_now()} no answer: {look.away}"))
@@ -122,18 +131,29 @@ def _print_changes(server: str | None, folder: Path, out: Console) -> None:
         away = look.away
 
 
-def _states(view: Json) -> dict[tuple[str, str], str]:
-    return {
+def _states(view: Json) -> dict[tuple[str, ...], str]:
+    servers = view.get("servers", ())
+    nodes: dict[tuple[str, ...], str] = {}
+    if len(servers) > 1:
+        nodes = {(called(server),): _reach(server) for server in servers}
+    models: dict[tuple[str, ...], str] = {
         (str(server.get("node")), str(model["name"])): f"{model['state']} {model['reason']}"
-        for server in view.get("servers", ())
+        for server in servers
         for model in server.get("models", ())
     }
+    return {**nodes, **models}
 
 
-def _print_views(server: str | None, folder: Path) -> None:
+def _reach(server: Json) -> str:
+    if is_there(server):
+        return "can be reached"
+    return f"cannot be reached: {server.get('reason')}"
+
+
+def _print_views(looks: Iterator[Look]) -> None:
     """The view whenever it changed; while the agent is away, `{"away": why, "since": when}`."""
     last: Look | None = None
-    for look in _looks(server, folder):
+    for look in looks:
         if look != last:
             last = look
             print_json_line(

@@ -1,7 +1,8 @@
 """What this node tells other agents of itself: at once when it is new, else its figures.
 
 However many ask, a state of the node is encoded once, and at most one a second is told: a status
-that changes many times a second costs each of them one body, and the first change comes at once.
+that changes many times a second costs each of them one body, and the first change comes at once. So
+does that the node drains.
 """
 
 import asyncio
@@ -65,6 +66,7 @@ class Bulletin:
         self._body = b""
         self._told = (-1, False)
         self._told_at = float("-inf")
+        self._told_draining = False
 
     async def answer(self, known: Known) -> bytes:
         """The whole server object where it is not the one that is known; else what little is new,
@@ -92,10 +94,18 @@ class Bulletin:
 
     async def _turn(self, seen: tuple[int, bool]) -> None:
         """Until something else may be told than was told last."""
-        if self._told == seen:
-            left = self._told_at + self._pause_seconds - asyncio.get_running_loop().time()
-            if left > 0:
-                await self._first(asyncio.sleep(left), left)
+        loop = asyncio.get_running_loop()
+        while self._told == seen and not self._may_tell(loop.time()):
+            left = self._told_at + self._pause_seconds - loop.time()
+            await self._first(self._board.newer_than(self._board.current().version), left)
+            if self._ending.is_set():
+                return
+
+    def _may_tell(self, now: float) -> bool:
+        """Whether what is as of now may be told."""
+        if now - self._told_at >= self._pause_seconds:
+            return True
+        return self._board.current().draining and not self._told_draining
 
     async def _first(self, awaited: Awaitable[object], seconds: float) -> None:
         """Until it is there, the time is over, or the agent ends."""
@@ -116,9 +126,10 @@ class Bulletin:
     def _whole(self) -> bytes:
         """As of at most a pause ago."""
         now = asyncio.get_running_loop().time()
-        if now - self._told_at >= self._pause_seconds:
-            self._told, self._told_at = self._now(), now
-            self._body = json_text.encode(self.server(self._board.current()))
+        if self._may_tell(now):
+            status = self._board.current()
+            self._told, self._told_at, self._told_draining = self._now(), now, status.draining
+            self._body = json_text.encode(self.server(status))
         return self._body
 
     def server(self, status: Status) -> Json:

@@ -35,6 +35,7 @@ class StubPeer:
     old: bool = False
     asked: list[dict[str, str]] = field(default_factory=list)
     open_connections: int = 0
+    told_whole: int = 0
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     _encoded: tuple[int, bytes] = (-1, b"")
 
@@ -49,6 +50,7 @@ class StubPeer:
         changed.set()
 
     def whole(self) -> bytes:
+        self.told_whole += 1
         if self._encoded[0] != self.version:
             given: dict[str, Any] = {
                 "node": self.node,

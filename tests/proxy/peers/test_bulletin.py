@@ -90,6 +90,18 @@ async def test_changes_in_a_row_are_told_as_one() -> None:
     assert await next_one is first
 
 
+async def test_that_the_node_drains_waits_for_nothing() -> None:
+    board = Board(status())
+    bulletin = _bulletin(board)
+    board.set(model("llm"))
+    await bulletin.answer(_known(0))
+    waiting = asyncio.create_task(bulletin.answer(_known(1)))
+    board.set(model("llm"))
+    await asyncio.sleep(0)
+    board.put(replace(board.now, draining=True))
+    assert json.loads(await waiting)["draining"] is True
+
+
 async def test_nobody_holds_up_the_end_of_an_agent() -> None:
     ending = asyncio.Event()
     waiting = asyncio.create_task(_bulletin(Board(status()), ending=ending).answer(_known(0)))

@@ -1,0 +1,93 @@
+"""The nodes of a cluster as they are shown to people: one line each, and why one is not there."""
+
+from collections.abc import Sequence
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from reconciler.cli.client import Json
+from reconciler.cli.table import Column, table
+from reconciler.errors import Rejected
+from reconciler.plan.wording import span
+
+_COLUMNS = (
+    Column(title="NODE"),
+    Column(title="AGENT"),
+    Column(title="MANIFEST", rank=3),
+    Column(title="GPUS", rank=2),
+    Column(title="READY", rank=1),
+    Column(title="BUSY", rank=4),
+    Column(title="HEARD", rank=5),
+    Column(title="WHY", prose=True),
+)
+_NAMED = 20
+"""Nodes in one message."""
+
+
+def nodes(servers: Sequence[Json], *, width: int) -> RenderableType:
+    """READY: models that serve, of those that are selected there. HEARD: how long ago."""
+    return table(_COLUMNS, [_row(server) for server in servers], width=width)
+
+
+def is_there(server: Json) -> bool:
+    return bool(server.get("reachable", True))
+
+
+def called(server: Json) -> str:
+    """Its node; of one that was never seen, its address."""
+    node, address = str(server.get("node")), server.get("address")
+    return f"{node} ({address})" if node == "unknown" and address else node
+
+
+def only(view: Json, name: str) -> Json:
+    """The view with one node alone, by its name, its pod's, or an address. Raises Rejected."""
+    keys = ("node", "pod_name", "pod_ip", "address")
+    for key in keys:
+        found = [server for server in view["servers"] if server.get(key) == name]
+        if found:
+            return {**view, "servers": found, "count": len(found)}
+    known = [called(server) for server in view["servers"]]
+    more = f" and {len(known) - _NAMED} more" if len(known) > _NAMED else ""
+    raise Rejected(f"cannot show node {name}: the agent knows {', '.join(known[:_NAMED])}{more}")
+
+
+def agent(server: Json) -> str:
+    """In a word how it stands."""
+    if not is_there(server):
+        return "unreachable"
+    if (server.get("loop") or {}).get("silent"):
+        return "silent"
+    return "draining" if server.get("draining") else "ready" if server.get("ready") else "starting"
+
+
+def _row(server: Json) -> list[Text]:
+    state, models = agent(server), server.get("models", ())
+    colour = {"ready": "green", "unreachable": "red", "silent": "red"}.get(state, "yellow")
+    enabled = [model for model in models if model.get("enabled", True)]
+    busy = sum(model.get("in_flight", 0) for model in server.get("loaded_models", ()))
+    known = is_there(server)
+    return [
+        Text(called(server)),
+        Text(state, style=colour),
+        Text(((server.get("revision") or {}).get("applied") or "-")[:12]),
+        Text(_gpus(server.get("gpu") or {})),
+        Text(f"{len(server.get('loaded_models', ()))}/{len(enabled)}" if known else "-"),
+        Text(str(busy) if known else "-"),
+        Text(_heard(server.get("heard_seconds"))),
+        Text(_why(server)),
+    ]
+
+
+def _gpus(gpu: Json) -> str:
+    count = gpu.get("count")
+    return f"{count} {gpu.get('type')}" if count else "-"
+
+
+def _heard(seconds: float | None) -> str:
+    return "never" if seconds is None else span(seconds)
+
+
+def _why(server: Json) -> str:
+    if not is_there(server):
+        return str(server.get("reason") or "")
+    return str(server.get("unknown_because") or "")

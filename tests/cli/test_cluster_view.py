@@ -1,0 +1,93 @@
+"""A cluster as `status` shows it."""
+
+import io
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from reconciler.cli.cluster_view import only
+from reconciler.cli.status_view import render
+from reconciler.cli.watch import _states
+from reconciler.errors import Rejected
+
+
+def _server(node: str = "node-a", **more: Any) -> dict[str, Any]:
+    given = {"node": node, "reachable": True, "ready": True, "heard_seconds": 1.0, "conditions": []}
+    return {**given, "models": [], "loaded_models": [], **more}
+
+
+def _model(name: str, **more: Any) -> dict[str, Any]:
+    return {"name": name, "state": "loaded", "reason": "serves", "in_flight": 2, **more}
+
+
+def _lost(node: str = "node-b", **more: Any) -> dict[str, Any]:
+    last = [_model("llm", as_last_seen=True)]
+    given = {"reachable": False, "reason": "refuses connections", "models": last}
+    return _server(node, **{**given, **more})
+
+
+def _shown(*servers: dict[str, Any]) -> list[str]:
+    out = Console(file=io.StringIO(), width=160, color_system=None)
+    with out.capture() as captured:
+        out.print(render(servers, width=160))
+    return [" ".join(line.split()) for line in captured.get().splitlines()]
+
+
+def test_each_node_has_a_line() -> None:
+    gpu = {"type": "nvidia", "count": 2, "devices": []}
+    models = [_model("llm"), _model("off", state="disabled", enabled=False), _model("slow")]
+    full = _server(gpu=gpu, revision={"applied": "a" * 40}, models=models, loaded_models=models[:1])
+    lines = _shown(full, _lost(heard_seconds=75.0))
+    assert lines[0] == "NODE AGENT MANIFEST GPUS READY BUSY HEARD WHY"
+    assert lines[1] == f"node-a ready {'a' * 12} 2 nvidia 1/2 2 1 s"
+    assert lines[2].startswith("node-b unreachable - - - - ")
+    assert lines[2].endswith("refuses connections")
+
+
+def test_models_of_a_node_that_is_gone_do_not_look_as_if_they_served() -> None:
+    lines = _shown(_server(), _lost())
+    assert any(line.startswith("node-b llm loaded, last seen") for line in lines)
+
+
+def test_one_that_was_never_seen_is_told_by_its_address() -> None:
+    lines = _shown(_server(), _lost("unknown", address="10.0.0.7:8000", heard_seconds=None))
+    assert any(
+        line.startswith("unknown (10.0.0.7:8000) unreachable") and " never " in line
+        for line in lines
+    )
+
+
+def test_a_lone_node_that_cannot_be_reached_says_so() -> None:
+    said = "node-b cannot be reached: refuses connections; its models are as they were seen last"
+    assert said in _shown(_lost())
+
+
+@pytest.mark.parametrize(
+    ("state", "more"),
+    [
+        ("draining", {"draining": True}),
+        ("starting", {"ready": False}),
+        ("silent", {"loop": {"silent": True}}),
+    ],
+)
+def test_how_an_agent_stands_is_a_word(state: str, more: dict[str, Any]) -> None:
+    assert _shown(_server(), _server("node-b", **more))[2].startswith(f"node-b {state}")
+
+
+@pytest.mark.parametrize("name", ["node-b", "pod-b", "10.0.0.2"])
+def test_one_node_can_be_asked_for(name: str) -> None:
+    view = {"servers": [_server(), _server("node-b", pod_name="pod-b", pod_ip="10.0.0.2")]}
+    assert [each["node"] for each in only(view, name)["servers"]] == ["node-b"]
+
+
+def test_an_unknown_node_lists_those_there_are() -> None:
+    with pytest.raises(Rejected, match="cannot show node x: the agent knows node-a, node-b"):
+        only({"servers": [_server(), _lost()]}, "x")
+
+
+def test_a_watch_tells_of_nodes_that_go() -> None:
+    states = _states({"servers": [_server(), _lost()]})
+    assert states["node-a",] == "can be reached"
+    assert states["node-b",] == "cannot be reached: refuses connections"
+    assert ("node-a",) not in _states({"servers": [_server()]})
