@@ -54,8 +54,8 @@ def peer_lost(peer: Peer, cause: str) -> Problem:
 
 def peer_lost_midway(peer: Peer) -> Problem:
     message = (
-        f"cannot finish the answer of {label(peer)}: it went away, its answer is not valid HTTP, "
-        "or this agent ends"
+        f"cannot finish the answer of {label(peer)}: it ended the connection, its answer is "
+        "not valid HTTP, or this agent ends"
     )
     return Problem(status=502, code="peer_lost", message=message)
 

@@ -22,13 +22,13 @@ from typing import Any, assert_never, cast
 
 import uvicorn
 from starlette.types import Scope
-from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.utils import get_local_addr, get_remote_addr
 from uvicorn.server import ServerState
 
 from reconciler.proxy.deadline import Deadline
 from reconciler.proxy.errors import Header, Problem
 from reconciler.proxy.exchange import Answer, Exchange
+from reconciler.proxy.hangups import Flow, Hangups
 from reconciler.proxy.request_reader import Head, RequestReader
 
 _HEAD_BYTES = 64 * 1024
@@ -68,6 +68,7 @@ class Connection(asyncio.Protocol):
     """
 
     limits: Limits
+    hangups: Hangups
 
     def __init__(
         self,
@@ -96,7 +97,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)  # uvloop's is none by its class
-        self.flow = FlowControl(self.transport)
+        self.flow = Flow(self.transport, self.hangups, self._close)
         self._addresses = get_local_addr(self.transport), get_remote_addr(self.transport)
         self._connections.add(self)
         self._deadline.set(self.limits.arrival_seconds)
@@ -125,7 +126,7 @@ class Connection(asyncio.Protocol):
         self._connections.discard(self)
         self._leave()
         self._exchanges.clear()
-        self.flow.resume_writing()
+        self.flow.end()
 
     def pause_writing(self) -> None:
         self.flow.pause_writing()

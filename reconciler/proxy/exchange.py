@@ -41,7 +41,8 @@ _AWAITED, _BEGUN, _WRITTEN, _ENDED = Answer  # each look-up in the class takes 8
 class Wire(Protocol):
     """The connection, as an exchange needs it."""
 
-    flow: FlowControl
+    @property
+    def flow(self) -> FlowControl: ...
 
     def default_headers(self) -> list[Header]: ...
 

@@ -27,6 +27,7 @@ from reconciler.proxy.relay import ending_with_connection
 _WITHOUT_BODY = (204, 304)
 _EVENT_ENDS = (b"\n\n", b"\r\n\r\n")
 _TAIL_BYTES = 4
+_ERRORS = (b'data: {"error":', b'data: {"type":"error"')
 
 log = structlog.get_logger()
 
@@ -117,18 +118,17 @@ class Hop:
             await send({"type": "http.response.body", "body": content.read_nowait()})
             return
         await send(head)
-        tail = b"\n\n"
+        piece = b"\n\n"
         try:
             with ending_with_connection(response):
-                while piece := await content.readany():
-                    await send({"type": "http.response.body", "body": piece, "more_body": True})
-                    tail = (tail + piece[-_TAIL_BYTES:])[-_TAIL_BYTES:]
-        except (aiohttp.ClientError, OSError):
-            problem = self._failed(peer, cluster_errors.peer_lost_midway(peer))
+                while more := await content.readany():
+                    await send({"type": "http.response.body", "body": more, "more_body": True})
+                    piece = more if len(more) >= _TAIL_BYTES else piece[-_TAIL_BYTES:] + more
+        except (aiohttp.ClientError, OSError) as exc:
+            # Not told to balancing: it may be that its engine went away, and not the peer itself.
+            log.warning("peer lost in mid-answer", node=peer.node, cause=str(exc))
             if headers.is_event_stream(answer_headers) and _is_inference(scope["path"]):
-                event = _error_event(scope, problem)
-                if not tail.endswith(_EVENT_ENDS):
-                    event = b"\n\n" + event
+                event = _last_event(scope, cluster_errors.peer_lost_midway(peer), piece)
                 await send({"type": "http.response.body", "body": event, "more_body": True})
             return
         await send({"type": "http.response.body", "body": b""})
@@ -153,9 +153,14 @@ class _Upload:
                 yield piece
 
 
-def _error_event(scope: Scope, problem: Problem) -> bytes:
+def _last_event(scope: Scope, problem: Problem, sent: bytes) -> bytes:
+    """Of a stream that is cut behind `sent`; nothing where the peer has told an error itself."""
+    if sent.rstrip().rpartition(b"\n")[2].startswith(_ERRORS):
+        return b""
     shape = error_shape.of_path(scope["path"])
-    return error_shape.event(shape, error_shape.whole(shape, problem, scope["state"]["request_id"]))
+    whole = error_shape.whole(shape, problem, scope["state"]["request_id"])
+    event = error_shape.event(shape, whole)
+    return event if sent.endswith(_EVENT_ENDS) else b"\n\n" + event
 
 
 def _is_inference(path: str) -> bool:

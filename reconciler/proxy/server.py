@@ -13,6 +13,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from reconciler.proxy.connection import Connection, Limits
+from reconciler.proxy.hangups import Hangups
 
 _LAST_RESORT_SECONDS = 5
 """From closing the connections to cancelling handlers that did not notice."""
@@ -50,7 +51,8 @@ async def serve(
         keepalive_seconds=keepalive_seconds,
         linger_seconds=linger_seconds,
     )
-    server = _Server(_config(app, limits, grace_seconds))
+    hangups = Hangups()
+    server = _Server(_config(app, limits, hangups, grace_seconds))
     serving = asyncio.create_task(server.serve(sockets=[sock]), name="http-server")
     stopping = asyncio.create_task(stop.wait(), name="http-stop")
     try:
@@ -66,12 +68,16 @@ async def serve(
         while not serving.done():
             server.close_connections()
             await asyncio.wait((serving,), timeout=0.1)
+        hangups.close()
     await serving
 
 
-def _config(app: ASGIApp, limits_: Limits, grace_seconds: float) -> uvicorn.Config:
+def _config(
+    app: ASGIApp, limits_: Limits, hangups_: Hangups, grace_seconds: float
+) -> uvicorn.Config:
     class Limited(Connection):
         limits = limits_
+        hangups = hangups_
 
     return uvicorn.Config(
         app,

@@ -71,7 +71,7 @@ async def pair(
     async with AsyncExitStack() as stack:
         other = known_to_b.side(token_of_b or token)
         b = await stack.enter_async_context(running_agent(*models_of_b, cluster=other, **agents))
-        a = await stack.enter_async_context(running_agent(cluster=known.side(token)))
+        a = await stack.enter_async_context(running_agent(cluster=known.side(token), **agents))
         b.board.now = replace(
             b.board.now, node=NodeName("node-b"), pod_name="pod-b", pod_ip="10.1.2.4"
         )
