@@ -24,9 +24,11 @@ SILENCE_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agent:
-    """Where an agent answers. `folder`: the data folder that said so, with the agent's pid."""
+    """Where an agent answers. `folder`: the data folder that said so, with the agent's pid.
+    `target`: the node that it asks instead of answering itself; None: it answers."""
 
     url: str
+    target: str | None = None
     folder: Path | None = None
     pid: int | None = None
 
@@ -57,7 +59,7 @@ class Agent:
         limits = httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS, read=silence_seconds)
         try:
             with (
-                httpx.Client(base_url=self.url, timeout=limits, trust_env=self._by_proxy) as client,
+                self._client(limits) as client,
                 client.stream("GET", path, params=query) as answer,
             ):
                 if not answer.is_success:
@@ -70,14 +72,21 @@ class Agent:
     def _ask(self, method: str, path: str, *, seconds: float = ANSWER_SECONDS, **more: Any) -> Json:
         limits = httpx.Timeout(seconds, connect=CONNECT_SECONDS)
         try:
-            with httpx.Client(
-                base_url=self.url, timeout=limits, trust_env=self._by_proxy
-            ) as client:
+            with self._client(limits) as client:
                 answer = client.request(method, path, **more)
         except httpx.HTTPError as exc:
             raise Transient(self._away(exc)) from exc
         self._check(answer)
         return _object(answer.text)
+
+    def _client(self, limits: httpx.Timeout) -> httpx.Client:
+        named = {} if self.target is None else {b"X-Target-Server": self.target.encode()}
+        return httpx.Client(
+            base_url=self.url,
+            timeout=limits,
+            trust_env=self._by_proxy,
+            headers=named,
+        )
 
     def _check(self, answer: httpx.Response) -> None:
         """Raise what an answer that is no success means, with the step that helps."""
@@ -90,7 +99,7 @@ class Agent:
             return
         error = _object(answer.text).get("error", {})
         message = error.get("message", f"{self.url} answers {answer.status_code}")
-        if answer.status_code == httpx.codes.FORBIDDEN:
+        if answer.status_code == httpx.codes.FORBIDDEN and self.target is None:
             message += "; run the command on the agent's own node"
         if error.get("code") in ("unknown_path", "method_not_allowed"):
             message = (
@@ -127,9 +136,10 @@ class Agent:
         return f"{said}; {self.folder} says that it answers there. See its log, or --server URL"
 
 
-def find_agent(server: str | None, folder: Path) -> Agent:
-    """The agent of `--server`, else the one that the data folder names. Raises Rejected."""
-    agent = known_agent(server, folder)
+def find_agent(server: str | None, folder: Path, target: str | None = None) -> Agent:
+    """The agent of `--server`, else the one that the data folder names. `target`: the node that it
+    is to ask. Raises Rejected."""
+    agent = known_agent(server, folder, target)
     if agent is None:
         raise Rejected(
             f"cannot find an agent: {folder} names none. Start one with `xgen-model run`, "
@@ -138,15 +148,15 @@ def find_agent(server: str | None, folder: Path) -> Agent:
     return agent
 
 
-def known_agent(server: str | None, folder: Path) -> Agent | None:
+def known_agent(server: str | None, folder: Path, target: str | None = None) -> Agent | None:
     """As `find_agent`; None where nothing names an agent."""
     if server is not None:
-        return Agent(url=_checked(server))
+        return Agent(url=_checked(server), target=target)
     recorded = read_json(folder / "agent.json")
     url, pid = recorded.get("url"), recorded.get("pid")
     if not isinstance(url, str):
         return None
-    return Agent(url=url, folder=folder, pid=pid if isinstance(pid, int) else None)
+    return Agent(url=url, target=target, folder=folder, pid=pid if isinstance(pid, int) else None)
 
 
 def segment(name: str) -> str:

@@ -2,10 +2,10 @@
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -15,7 +15,7 @@ from rich.text import Text
 
 from reconciler.cli.client import Agent, Json, find_agent
 from reconciler.cli.completion import complete_model
-from reconciler.cli.options import DataDir, ServerOption, data_dir
+from reconciler.cli.options import DataDir, ServerOption, TargetOption, data_dir
 from reconciler.cli.output import (
     Output,
     OutputOption,
@@ -58,6 +58,7 @@ def events(
         ),
     ] = 50,
     server: ServerOption = None,
+    target: TargetOption = None,
     data: DataDir = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
@@ -65,16 +66,16 @@ def events(
 
     The agent keeps the last 1,000 events; what is older stands in its log only.
     """
-    folder = data_dir(data)
+    find = partial(find_agent, server, data_dir(data), target)
     out = console()
     if follow:
-        for event in _followed(server, folder, _Place(query=_query(model, last))):
+        for event in _followed(find, _Place(query=_query(model, last))):
             if output is Output.JSON:
                 print_json_line(event)
             else:
                 show(out, _line(event, out))
         return
-    page = find_agent(server, folder).get(_PATH, **_query(model, last))
+    page = find().get(_PATH, **_query(model, last))
     if output is Output.JSON:
         print_json(page)
     elif page["events"]:
@@ -101,9 +102,9 @@ class _Place:
         return {**self.query, "limit": 1000, "since": self.id, "follow": "true"}
 
 
-def _followed(server: str | None, folder: Path, place: _Place) -> Iterator[Json]:
+def _followed(find: Callable[[], Agent], place: _Place) -> Iterator[Json]:
     """Events for ever. The first connection must succeed; later ones are tried again."""
-    agent = find_agent(server, folder)
+    agent = find()
     away = False
     while True:
         try:
@@ -121,13 +122,13 @@ def _followed(server: str | None, folder: Path, place: _Place) -> Iterator[Json]
             remark(f"{problem}; waiting for it to come back")
             away = True
         time.sleep(_PAUSE_SECONDS)
-        agent = _found_again(server, folder, agent)
+        agent = _found_again(find, agent)
 
 
-def _found_again(server: str | None, folder: Path, before: Agent) -> Agent:
+def _found_again(find: Callable[[], Agent], before: Agent) -> Agent:
     """A new agent of the same data folder may answer elsewhere."""
     try:
-        return find_agent(server, folder)
+        return find()
     except XgenError:
         return before
 

@@ -12,9 +12,9 @@ from reconciler.apply.logs import log_path
 from reconciler.apply.model_log import Logs, ModelLog
 from reconciler.apply.records import Records
 from reconciler.apply.spawn_logs import logs_of, model_of
-from reconciler.cli.client import Agent, known_agent, segment
+from reconciler.cli.client import Agent, find_agent, known_agent, segment
 from reconciler.cli.completion import complete_model
-from reconciler.cli.options import DataDir, ServerOption, data_dir
+from reconciler.cli.options import DataDir, ServerOption, TargetOption, data_dir
 from reconciler.cli.output import Output, OutputOption, print_json_line, remark
 from reconciler.errors import Rejected, XgenError
 from reconciler.plan.ids import ModelName
@@ -43,6 +43,7 @@ def logs(
         ),
     ] = 200,
     server: ServerOption = None,
+    target: TargetOption = None,
     data: DataDir = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
@@ -53,7 +54,7 @@ def logs(
     """
     say = _as_json(model) if output is Output.JSON else _as_text
     folder = data_dir(data)
-    agent = known_agent(server, folder)
+    agent = known_agent(server, folder) if target is None else find_agent(server, folder, target)
     files = logs_of(folder / "logs", ModelName(model))
     printed = 0
     if agent is not None:
@@ -67,7 +68,7 @@ def logs(
                 remark(_why_empty(agent, model))
             return
         except XgenError as exc:
-            if server is not None or not files:
+            if server is not None or target is not None or not files:
                 raise
             remark(f"{exc}\nreading {_named(files)}")
     elif files:

@@ -38,6 +38,17 @@ ServerOption = Annotated[
     ),
 ]
 
+TargetOption = Annotated[
+    str | None,
+    typer.Option(
+        "--target",
+        envvar="XGEN_TARGET",
+        metavar="NODE",
+        help="The node that answers, asked through that agent: its name, its pod's, or an IP "
+        "address. [default: the agent's own]",
+    ),
+]
+
 GpuModeOption = Annotated[
     GpuMode,
     typer.Option(

@@ -9,7 +9,7 @@ import typer
 from reconciler.cli.client import Agent, Json, find_agent
 from reconciler.cli.completion import complete_model
 from reconciler.cli.exits import ExitCode
-from reconciler.cli.options import DataDir, ServerOption, data_dir
+from reconciler.cli.options import DataDir, ServerOption, TargetOption, data_dir
 from reconciler.cli.output import Output, OutputOption, print_json, remark
 from reconciler.cli.suspend import who
 from reconciler.errors import Rejected
@@ -54,6 +54,7 @@ def reconcile(
         float, typer.Option(metavar="SECONDS", min=1, help="The most that --wait takes.")
     ] = 1800,
     server: ServerOption = None,
+    target: TargetOption = None,
     data: DataDir = None,
     output: OutputOption = Output.TEXT,
 ) -> int:
@@ -61,7 +62,8 @@ def reconcile(
 
     A revision that would stop too many models waits for --confirm; what would stop one that serves
     outside of a maintenance window waits for --now or the window.
-    What failed for good waits for a change, or for --retry. Only on the agent's own node.
+    What failed for good waits for a change, or for --retry. Only on the agent's own host;
+    --target NODE needs a cluster token.
 
     Exit 0: done; with --wait: and every model serves or is disabled, as the newest manifest has
     it. 1: not so.
@@ -71,7 +73,7 @@ def reconcile(
             f"{confirm!r} is too short: all of the revision, or its first seven characters or more",
             param_hint="--confirm",
         )
-    agent = find_agent(server, data_dir(data))
+    agent = find_agent(server, data_dir(data), target)
     body: Json = {"retry": retry} | ({"model": model} if model is not None else {})
     if confirm is not None or now:
         body |= {"confirm": confirm, "now": now, "by": who()}

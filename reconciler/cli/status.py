@@ -1,5 +1,6 @@
 """`xgen-model status`: what agents say of themselves and their models."""
 
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -7,7 +8,7 @@ import typer
 from reconciler.cli.client import find_agent, known_agent
 from reconciler.cli.cluster_view import only
 from reconciler.cli.history_view import show_history
-from reconciler.cli.options import DataDir, ServerOption, data_dir
+from reconciler.cli.options import DataDir, ServerOption, TargetOption, data_dir
 from reconciler.cli.output import Output, OutputOption, console, print_json, remark, show
 from reconciler.cli.status_view import render
 from reconciler.cli.watch import watch_status
@@ -17,6 +18,7 @@ from reconciler.errors import XgenError
 
 def status(
     server: ServerOption = None,
+    target: TargetOption = None,
     data: DataDir = None,
     node: Annotated[
         str | None,
@@ -40,13 +42,14 @@ def status(
     """
     folder = data_dir(data)
     if watch:
-        watch_status(server, folder, output, node=node, verbose=verbose)
+        find = partial(find_agent, server, folder, target)
+        watch_status(find, output, node=node, verbose=verbose)
         return
     if history:
-        show_history(find_agent(server, folder).get("/api/management/history"), output)
+        show_history(find_agent(server, folder, target).get("/api/management/history"), output)
         return
     try:
-        view = find_agent(server, folder).servers()
+        view = find_agent(server, folder, target).servers()
     except XgenError:
         known = known_agent(server, folder)
         if known is None or known.has_ended:

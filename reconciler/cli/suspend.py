@@ -11,7 +11,7 @@ import typer
 from reconciler.cli.client import find_agent
 from reconciler.cli.completion import complete_model
 from reconciler.cli.exits import ExitCode
-from reconciler.cli.options import DataDir, ServerOption, data_dir
+from reconciler.cli.options import DataDir, ServerOption, TargetOption, data_dir
 from reconciler.cli.output import Output, OutputOption, print_json
 from reconciler.plan.span import span_complaint, span_seconds
 
@@ -43,13 +43,15 @@ def suspend(
         str | None, typer.Option("--for", metavar="SPAN", help="The same: 90s, 30m, 2h, 3d.")
     ] = None,
     server: ServerOption = None,
+    target: TargetOption = None,
     data: DataDir = None,
     output: OutputOption = Output.TEXT,
 ) -> int:
     """Start, stop and restart nothing of a model, or on the node, until `xgen-model resume`.
 
     What serves goes on serving, and what was begun comes to its end; a crash is not mended. It
-    lasts over restarts of the agent. Only on the agent's own node.
+    lasts over restarts of the agent. Only on the agent's own host; --target NODE needs a cluster
+    token.
     """
     if until is not None and span is not None:
         raise typer.BadParameter("give either --until or --for", param_hint="--for")
@@ -61,7 +63,7 @@ def suspend(
         if until is not None
         else None
     )
-    agent = find_agent(server, data_dir(data))
+    agent = find_agent(server, data_dir(data), target)
     body = {"model": model, "reason": reason, "by": by or who()}
     answer = agent.post(_PATH, body | ({"until": end.isoformat()} if end is not None else {}))
     if output is Output.JSON:

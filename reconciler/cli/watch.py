@@ -3,16 +3,15 @@
 import contextlib
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from pathlib import Path
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from reconciler.cli.client import Json, find_agent
+from reconciler.cli.client import Agent, Json
 from reconciler.cli.cluster_view import called, is_there, only
 from reconciler.cli.output import Output, console, print_json_line, show
 from reconciler.cli.status_view import render
@@ -36,16 +35,15 @@ class Look:
 
 
 def watch_status(
-    server: str | None,
-    folder: Path,
+    find: Callable[[], Agent],
     output: Output,
     *,
     node: str | None = None,
     verbose: bool = False,
 ) -> None:
-    """Follow until the process is interrupted. An agent that is away is waited for. `node`: this
-    one alone. `verbose`: the screen has every condition."""
-    out, looks = console(), _looks(server, folder, node)
+    """Follow until the process is interrupted. `find`: the agent, anew with each look; one that is
+    away is waited for. `node`: this one alone. `verbose`: the screen has every condition."""
+    out, looks = console(), _looks(find, node)
     if output is Output.JSON:
         _print_views(looks)
     elif out.is_terminal and not out.is_dumb_terminal:
@@ -54,12 +52,12 @@ def watch_status(
         _print_changes(looks, out)
 
 
-def _looks(server: str | None, folder: Path, node: str | None) -> Iterator[Look]:
-    """A look a second. The data folder is read each time: a new agent may answer elsewhere."""
+def _looks(find: Callable[[], Agent], node: str | None) -> Iterator[Look]:
+    """A look a second. The agent is found anew each time: it may answer elsewhere by now."""
     last = Look()
     while True:
         try:
-            view = find_agent(server, folder).servers()
+            view = find().servers()
             if node is not None:
                 view = only(view, node)
             last = Look(view=view, steady=_steady(view))

@@ -71,6 +71,11 @@ class Flow(FlowControl):
         super().resume_reading()
 
     def end(self) -> None:
-        """The connection is closed."""
+        """The connection is closed, and let go of: in a circle, both would stay in memory."""
         self._hangups.forget(self._fd, self._leaves)
+        self._leaves = _nobody
         self.resume_writing()
+
+
+def _nobody() -> None:
+    """Waits to hear it any more."""

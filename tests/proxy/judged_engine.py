@@ -75,6 +75,8 @@ async def _serve(
             case h11.EndOfMessage() if head is not None:
                 engine.asked.append(_asked(head, bytes(body)))
                 writer.write(_answer(connection, engine, head))
+                if connection.our_state is h11.MUST_CLOSE:
+                    return
                 connection.start_next_cycle()
             case h11.ConnectionClosed():
                 return

@@ -28,7 +28,7 @@ from tests.proxy.wire import HEALTH
 
 _BYTES = [ASK[at : at + 1] for at in range(len(ASK))]
 _LOOKS_LIKE_TWO = b'{"model":"llm","x":"' + HEALTH.replace(b"\r\n", b"\\r\\n") + b'"}\r\n\r\n'
-_FRAMINGS = {
+FRAMINGS = {
     "length": asks(length(ASK), ASK),
     "length with zeros": asks(POST + b"Content-Length: 0015\r\n\r\n" + ASK, ASK),
     "length among spaces": asks(POST + b"Content-Length: \t15 \t\r\n\r\n" + ASK, ASK),
@@ -59,7 +59,7 @@ _FRAMINGS = {
 
 async def test_however_a_body_is_framed_it_is_one_request(llm: StandIn) -> None:
     async with running_agent(llm.as_model(), body_bytes=4000) as agent:
-        await hold(agent, llm, _FRAMINGS)
+        await hold(agent, llm, FRAMINGS)
 
 
 def _with(line: bytes, *, head: bytes = GET) -> bytes:
@@ -67,7 +67,7 @@ def _with(line: bytes, *, head: bytes = GET) -> bytes:
 
 
 _UPGRADE = b"Connection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AA\r\nUpgrade: "
-_HEADS = {
+HEADS = {
     "empty lines first": Case(b"\r\n\r\n" + HEALTH, [("GET", 200)]),
     "several spaces": Case(HEALTH.replace(b" ", b"   ", 2), [("GET", 200)]),
     "tabs in values": Case(_with(b"X:\ta\tb\t"), [("GET", 200)]),
@@ -96,7 +96,7 @@ _HEADS = {
 
 async def test_heads_of_every_kind(llm: StandIn) -> None:
     async with running_agent(llm.as_model()) as agent:
-        await hold(agent, llm, _HEADS)
+        await hold(agent, llm, HEADS)
 
 
 def _fields(number: int) -> bytes:
@@ -107,7 +107,7 @@ def _endless(begun: bytes) -> Case:
     return Case(begun + b"x" * 400_000, [("POST", 431)], open=False, says_bye=True)
 
 
-_SIZES = {
+SIZES = {
     "one field, under": Case(_with(b"X: " + b"x" * 65_400), [("GET", 200)]),
     "one field, over": refused(_with(b"X: " + b"x" * 65_600), method="GET", status=431),
     "many fields, under": Case(_with(_fields(650)), [("GET", 200)]),
@@ -127,7 +127,7 @@ _SIZES = {
 
 async def test_heads_have_64_kib(llm: StandIn) -> None:
     async with running_agent(llm.as_model()) as agent:
-        await hold(agent, llm, _SIZES)
+        await hold(agent, llm, SIZES)
 
 
 _NOT_JSON = length(b"[]")
@@ -135,7 +135,7 @@ _MANY = [length(ASK), _NOT_JSON, HEALTH, chunks(ASK), length(STREAM), POST + b"\
 _THEIRS = [("POST", 200), ("POST", 400), ("GET", 200), ("POST", 200), ("POST", 200), ("POST", 400)]
 _BODIES = [ASK, ASK, STREAM]
 _CLOSING = HEALTH[:-2] + b"Connection: close\r\n\r\n"
-_PIPELINES = {
+PIPELINES = {
     "two": asks(length(ASK) + chunks(STREAM), ASK, STREAM),
     "six": Case(b"".join(_MANY), _THEIRS, _BODIES),
     "sixteen": Case(
@@ -157,7 +157,7 @@ _PIPELINES = {
 
 async def test_pipelined_requests_are_answered_each(llm: StandIn) -> None:
     async with running_agent(llm.as_model()) as agent:
-        await hold(agent, llm, _PIPELINES)
+        await hold(agent, llm, PIPELINES)
 
 
 async def test_more_than_are_kept_ahead_get_the_first_answer_only(llm: StandIn) -> None:
@@ -250,7 +250,7 @@ async def test_http_1_0_never_gets_chunks(llm: StandIn) -> None:
 
 async def test_what_goes_out_has_one_framing() -> None:
     """h11 reads it too, as the engine."""
-    cases = [case for case in (_FRAMINGS | _HEADS | _PIPELINES).values() if case.reach]
+    cases = [case for case in (FRAMINGS | HEADS | PIPELINES).values() if case.reach]
     async with judged_engine() as engine, running_agent(engine.as_model()) as agent:
         for case in cases:
             await converse(agent, [case.all_bytes], case.methods)

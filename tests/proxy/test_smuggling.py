@@ -17,7 +17,7 @@ from tests.proxy.matrix import (
 )
 from tests.proxy.stand_in import StandIn
 
-_NONSENSE = {
+NONSENSE = {
     "no host": refused(POST[: -len("Host: a\r\n")] + b"Content-Length: 0\r\n\r\n"),
     "empty host": refused(length(ASK).replace(b"Host: a", b"Host:")),
     "two hosts": refused(length(ASK, b"Host: a")),
@@ -54,7 +54,7 @@ _NONSENSE = {
 
 async def test_nonsense_is_refused_and_the_connection_ends(llm: StandIn) -> None:
     async with running_agent(llm.as_model()) as agent:
-        await hold(agent, llm, _NONSENSE)
+        await hold(agent, llm, NONSENSE)
 
 
 _SMUGGLED = b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 15\r\n\r\n" + ASK
@@ -74,7 +74,7 @@ def _chunk(size: bytes, data: bytes = ASK + b"\r\n", end: bytes = b"0\r\n\r\n") 
     return refused(CHUNKED + size + data + end + _SMUGGLED)
 
 
-_SMUGGLING = {
+SMUGGLING = {
     "CL.TE": refused(length(b"0\r\n\r\n" + _SMUGGLED, b"Transfer-Encoding: chunked")),
     "TE.CL": _coded(b"chunked", b"Content-Length: 4"),
     "CL.TE of another coding": refused(length(ASK, b"Transfer-Encoding: identity")),
@@ -138,4 +138,4 @@ _SMUGGLING = {
 async def test_nothing_is_smuggled(llm: StandIn) -> None:
     """RFC 9112, sections 6.1 and 6.3: refused, and the connection closed."""
     async with running_agent(llm.as_model()) as agent:
-        await hold(agent, llm, _SMUGGLING)
+        await hold(agent, llm, SMUGGLING)
