@@ -1,8 +1,9 @@
 """GET endpoints that show the status: the cluster's view and the list of models."""
 
+import asyncio
 import time
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, NamedTuple
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -20,6 +21,8 @@ from reconciler.proxy.peers.shown import UNKNOWN, Shown, how_it_stands
 from reconciler.proxy.peers.side import ClusterSide
 from reconciler.status import Json, Status
 
+_TURN_SECONDS = 0.005
+
 
 class Servers:
     """`/api/cluster/servers` and `/cluster`: every node, by what is known of it just now. Nobody is
@@ -32,31 +35,41 @@ class Servers:
         self._shown = Shown()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await reply.send_encoded(send, self._body())
+        await reply.send_encoded(send, b"".join(await self._parts()))
 
-    def _body(self) -> bytes:
+    async def _parts(self) -> list[bytes]:
+        """Others have their turn meanwhile: after a while without a request much is new."""
         status, peers = self._board.current(), self._cluster.peers.current().all
-        now = time.monotonic()
+        own = json_text.encode(_own(status, self._bulletin, self._cluster))
+        nodes = [_Node(status.node, status.pod_ip or "", (own,))]
+        now = turn_began = time.monotonic()
         self._shown.keep_only(peers)
-        nodes: list[tuple[str, str, bytes]] = []
-        nodes.append(
-            (
-                status.node,
-                status.pod_ip or "",
-                json_text.encode(_own(status, self._bulletin, self._cluster)),
-            )
-        )
         for peer in peers:
             body = self._shown.of(peer, self._cluster.latest(peer.address), now=now)
-            nodes.append((peer.node or UNKNOWN, peer.pod_ip or "", body))
-        nodes.sort(key=lambda each: each[:2])
+            nodes.append(_Node(peer.node or UNKNOWN, peer.pod_ip or "", body))
+            if time.monotonic() - turn_began >= _TURN_SECONDS:
+                await asyncio.sleep(0)
+                turn_began = time.monotonic()
+        nodes.sort(key=_Node.place)
         rest = {
             "count": len(nodes),
             "self_node": status.node,
             "revisions": by_revision(status, peers),
         }
-        joined = b",".join(body for _, _, body in nodes)
-        return b'{"api":1,"servers":[' + joined + b"]," + json_text.encode(rest)[1:]
+        parts = [b'{"api":1,"servers":[']
+        for number, node in enumerate(nodes):
+            parts += [b","] if number else []
+            parts += node.body
+        return [*parts, b"],", json_text.encode(rest)[1:]]
+
+
+class _Node(NamedTuple):
+    node: str
+    pod_ip: str
+    body: tuple[bytes, ...]
+
+    def place(self) -> tuple[str, str]:
+        return self.node, self.pod_ip
 
 
 class _Waiting(msgspec.Struct):

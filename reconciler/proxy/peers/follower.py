@@ -69,6 +69,7 @@ class Follower:
         self._asking: asyncio.Task[bytes] | None = None
         self._poked = asyncio.Event()
         self._failures = 0
+        self._spread = False
 
     async def run(self) -> None:
         """Until cancelled, or until it is no peer."""
@@ -201,7 +202,11 @@ class Follower:
         return probe_after(self._failures, self._company.count(), self._company.chance)
 
     def _period(self) -> float:
-        usual = self._company.pace().period_seconds
+        pace = self._company.pace()
+        usual = pace.period_seconds
+        if not pace.held:  # all were found at one moment; from then on they are spread
+            usual *= self._company.chance.uniform(*((0.8, 1.2) if self._spread else (0.0, 1.0)))
+        self._spread = not pace.held
         old = self._told is not None and self._told.agent_id is None
         return max(usual, OLD_RELEASE_SECONDS) if old else usual
 

@@ -45,14 +45,14 @@ class Shown:
     def __init__(self) -> None:
         self._kept: dict[object, tuple[Peer, Latest | None, bytes]] = {}
 
-    def of(self, peer: Peer, latest: Latest | None, *, now: float) -> bytes:
-        """`now`: on the clock of `latest`."""
+    def of(self, peer: Peer, latest: Latest | None, *, now: float) -> tuple[bytes, ...]:
+        """In parts, so that a large view is joined once. `now`: on the clock of `latest`."""
         kept = self._kept.get(peer.address)
         if kept is None or kept[0] is not peer or kept[1] is not latest:
-            kept = (peer, latest, json_text.encode(_object(peer, latest)))
+            kept = (peer, latest, json_text.encode(_object(peer, latest))[:-1])
             self._kept[peer.address] = kept
         age = b"null" if latest is None else b"%.1f" % max(now - latest.heard_at, 0.0)
-        return kept[2][:-1] + b',"heard_seconds":' + age + b"}"
+        return kept[2], b',"heard_seconds":', age, b"}"
 
     def keep_only(self, peers: tuple[Peer, ...]) -> None:
         """Forget the others."""

@@ -1,11 +1,13 @@
 """One agent follows another, both on real sockets."""
 
 from dataclasses import replace
+from functools import partial
 
 from reconciler.plan.ids import ModelName, NodeName
 from tests.proxy.agent import Agent, running_agent
 from tests.proxy.builders import model
 from tests.proxy.peers.members import following, local
+from tests.proxy.peers.stub_peer import StubPeer, model_entry, stub_peers
 
 
 def _call(agent: Agent, node: str) -> None:
@@ -48,3 +50,83 @@ async def test_one_that_ends_is_unreachable() -> None:
         lost = await follows.until_lost()
         assert lost.models[ModelName("llm")].serves
         assert lost.because is not None
+
+
+async def test_an_agent_of_an_older_release_is_followed_and_not_asked_all_the_time() -> None:
+    """It answers at once, whatever it is asked to wait for."""
+    old = StubPeer(node="node-b", old=True)
+    old.serve(model_entry("llm"))
+    new = StubPeer(node="node-c", agent_id="c")
+    async with stub_peers([old, new]) as addresses, following(*addresses) as follows:
+        await follows.until_all_seen(2)
+        for _ in range(3):  # of the other one, to which nothing is new
+            asked = len(new.asked)
+            await follows.until(partial(_more, new, asked))
+        assert len(old.asked) <= 2
+        assert {peer.node for peer in follows.followed.current().all if peer.models} == {"node-b"}
+
+
+def _more(peer: StubPeer, than: int) -> bool:
+    return len(peer.asked) > than
+
+
+async def test_a_peer_that_is_asked_waits_until_it_has_news() -> None:
+    peer = StubPeer()
+    async with stub_peers([peer]) as addresses, following(*addresses) as follows:
+        await follows.until(lambda: len(peer.asked) >= 2)
+        peer.serve(model_entry("llm"))
+        await follows.until_one(lambda peer: bool(peer.models))
+    first, second = peer.asked[:2]
+    assert (first["after"], first["wait"]) == ("-1", "0")
+    assert (second["after"], second["agent"]) == ("0", "stub-id")
+    assert float(second["wait"]) > 0
+
+
+async def test_a_restarted_agent_is_the_same_peer_and_told_anew() -> None:
+    peer = StubPeer()
+    peer.serve(model_entry("llm"))
+    async with stub_peers([peer]) as addresses, following(*addresses) as follows:
+        since = (await follows.until_seen()).models[ModelName("llm")].serves_since
+        peer.agent_id = "another"
+        peer.change()
+        again = await follows.until_one(lambda peer: peer.agent_id == "another")
+    assert since is None
+    assert again.models[ModelName("llm")].serves_since is None
+    assert again.address in addresses
+
+
+async def test_what_routing_meets_counts_at_once_and_a_probe_takes_it_back() -> None:
+    peer = StubPeer()
+    async with stub_peers([peer]) as addresses, following(*addresses) as follows:
+        await follows.until_seen()
+        await follows.until(lambda: len(peer.asked) >= 2)
+        for _ in range(100):
+            follows.followed.failed(addresses[0], "reset the connection")
+            assert (follows.one.reachable, follows.one.because) == (False, "reset the connection")
+        await follows.until_seen()
+        assert len(peer.asked) <= 4
+
+
+async def test_clocks_that_differ_do_not_matter() -> None:
+    peer = StubPeer(fields={"now": "1999-01-01T00:00:00Z", "as_of": "2099-01-01T00:00:00Z"})
+    async with stub_peers([peer]) as addresses, following(*addresses) as follows:
+        seen = await follows.until_seen()
+        latest = follows.followed.latest(addresses[0])
+    assert seen.since is not None
+    assert seen.since.startswith("at ")
+    assert latest is not None
+
+
+async def test_two_hundred_and_one_agents_are_asked_in_turn_on_few_connections() -> None:
+    peers = [StubPeer(node=f"n{each}", agent_id=f"{each}") for each in range(201)]
+    async with stub_peers(peers) as addresses, following(*addresses) as follows:
+        await follows.until_all_seen(201)
+        await follows.until(lambda: not any(peer.open_connections for peer in peers))
+    assert all(peer.asked[-1]["wait"] == "0" for peer in peers)
+
+
+async def test_a_large_status_is_read_beside_everything_else() -> None:
+    peer = StubPeer()
+    peer.serve(*(model_entry(f"model-{each}", note="x" * 500) for each in range(1000)))
+    async with stub_peers([peer]) as addresses, following(*addresses) as follows:
+        assert len((await follows.until_seen()).models) == 1000
