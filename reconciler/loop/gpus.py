@@ -14,8 +14,10 @@ from reconciler.apply.gpu_watch import Surveyed
 from reconciler.errors import Transient
 from reconciler.loop.gpu_memory import BACK_SECONDS, Departures, GpuFigures
 from reconciler.loop.observation import Seen
+from reconciler.loop.promises import Promises
 from reconciler.plan.desired import Desired, DesiredModel
-from reconciler.plan.gpu_claims import Claim, Holding, claims, named
+from reconciler.plan.gpu_claims import Claim, claims, named
+from reconciler.plan.gpu_holdings import Holding
 from reconciler.plan.gpu_mode import GpuMode
 from reconciler.plan.gpu_places import misplaced
 from reconciler.plan.gpu_roll import Roll, enrolled, numbered
@@ -102,6 +104,7 @@ class GpuLedger:
         self._wanted: Desired | None = None
         self._held: _Held = {}
         self._had: _Held = {}
+        self._promises = Promises()
         self._changes = NO_CHANGES
         self._seen: Seen | None = None
         self._barred: frozenset[tuple[ModelName, Claim]] = frozenset()
@@ -119,6 +122,7 @@ class GpuLedger:
         other = copy(self)
         other._watch = _Still(self._watch.surveyed, self._watch.now())
         other._departures = self._departures.copy()
+        other._promises = self._promises.copy()
         other._numbers = None
         return other
 
@@ -164,11 +168,14 @@ class GpuLedger:
             self._processes = processes
             self._watch.hurry()
         builds = self._builds()
+        if builds is not self._known_builds:
+            self._promises = Promises()
         news = self._take_up(desired, views, families) or builds is not self._known_builds
         self._known_builds = builds
         self._seen = seen
         held = _held(seen, self._changes.outdated)
-        if news or desired is not self._wanted or held != self._held:
+        news |= held != self._held or self._promises.lapses(held, self._watch.now())
+        if news or desired is not self._wanted:
             self._wanted, self._held = desired, held
             self._settle(desired, held)
         return self._last
@@ -230,7 +237,8 @@ class GpuLedger:
     def _settle(self, desired: Desired | None, held: _Held) -> None:
         """Figures that move with each survey are kept out of the claims, and so of the launches."""
         models = desired.models if desired is not None else ()
-        made = self._claims(models, held)
+        made, idle = self._claims(models, held)
+        self._promises.note(models, made, idle, held, self._watch.now())
         self._barred = frozenset(each for each in self._barred if each[0] in made)
         self._had = {
             name: holdings
@@ -251,24 +259,35 @@ class GpuLedger:
         had = {gpu for holding in holdings for gpu in holding.gpus}
         return any(device.identity in had for device in claim.devices)
 
-    def _claims(self, models: Sequence[DesiredModel], held: _Held) -> dict[ModelName, Claim]:
-        """What cannot be started here keeps its claim for the reason alone, and others' GPUs free.
+    def _claims(
+        self, models: Sequence[DesiredModel], held: _Held
+    ) -> tuple[dict[ModelName, Claim], Collection[ModelName]]:
+        """With whose could not be started here: that keeps its claim for the reason alone, and
+        others' GPUs free. Once it can, it chooses among what they leave.
 
         What has crashed chooses among the others as if it still ran.
         """
-        held = {**_as_past(self._had), **held}
+        promised = dict(self._promises.of_now(held, self._watch.now()))
+        wanted = {model.name for model in models if model.enabled}
+        had = {name: holdings for name, holdings in self._had.items() if name in wanted}
+        held = {**_as_past(had), **held}
         hopeless: dict[ModelName, Claim] = {}
         while True:
             others = [model for model in models if model.name not in hopeless]
-            made = claims(others, self._lasting, held, self._changes.staying)
+            made = claims(others, self._lasting, held, self._changes.staying, promised)
             more = {
                 model.name: made[model.name]
                 for model in others
                 if model.name not in self._held and self._is_hopeless(model, made.get(model.name))
             }
-            if not more:
-                return made | hopeless
             hopeless |= more
+            revived = [name for name in promised.keys() - hopeless.keys() if promised[name].idle]
+            if not more and not revived:
+                return made | hopeless, hopeless.keys()
+            if not more:
+                hopeless = {}
+                for name in revived:
+                    del promised[name]
 
     def _is_hopeless(self, model: DesiredModel, claim: Claim | None) -> bool:
         if claim is None or not claim.devices:

@@ -108,29 +108,38 @@ def conflict(case: Case, owned: Mapping[GpuUuid, tuple[Case, ...]], held: Holder
 
 
 def obstacle(
-    case: Case, held: Holders, making_way: Collection[ModelName] | None = None
+    case: Case,
+    held: Holders,
+    making_way: Collection[ModelName] | None = None,
+    *,
+    beside: bool = False,
 ) -> str | None:
     """Which holder keeps this model from its devices; None: they are free, or its own.
 
     `making_way`: given where it is only to be stopped for its successor: holders in it, and those
-    that are leaving, do not count then.
+    that are leaving, do not count then. `beside`: its own stay, for which there is room.
     """
     for gpu in case.gpus:
+        there = held.get(gpu, ())
         others = [
             holder
-            for holder in held.get(gpu, ())
+            for holder in there
             if holder.model != case.name
             and (making_way is None or not (holder.leaving or holder.model in making_way))
         ]
-        if not fit_together([case.gpu_share, *(holder.share for holder in others)]):
-            return f"GPU {gpu} is held by {others[0]}"
+        own = [each.share for each in there if beside and each.model == case.name]
+        if not fit_together([case.gpu_share, *own, *(holder.share for holder in others)]):
+            return f"GPU {gpu} is held by {next((h for h in others if h.leaving), others[0])}"
     return None
 
 
 def own_obstacle(case: Case, held: Holders) -> str | None:
-    """Which process of its own leaves no room for another beside it; None: none does."""
+    """Which process of its own leaves no room for another beside it; None: none does.
+
+    Others that are leaving do not count: they are waited for.
+    """
     for gpu in case.gpus:
-        there = held.get(gpu, ())
+        there = [each for each in held.get(gpu, ()) if each.model == case.name or not each.leaving]
         own = [holder for holder in there if holder.model == case.name]
         if own and not fit_together([case.gpu_share, *(holder.share for holder in there)]):
             return f"GPU {gpu} is held by {own[0]}"

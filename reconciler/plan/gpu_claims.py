@@ -5,33 +5,25 @@
 3. `gpus: N` gets N that nobody has: in order of priority and name, a model's own first, then by
    index, all of one kind; CUDA shows a process only one MIG instance, so several are whole GPUs.
 4. What may surge gets N others of that kind instead, where nobody claims or holds so many.
+5. What a model was given it keeps until it has started, wherever else something comes free.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from reconciler.plan.backend_ids import is_for_cpu, vendor_of
 from reconciler.plan.desired import DesiredModel, Strategy
+from reconciler.plan.gpu_holdings import Holding, Promise, Staying, staying_on
 from reconciler.plan.gpu_mode import UNNAMED, GpuMode
 from reconciler.plan.gpu_roll import Roll
 from reconciler.plan.gpus import Gpu, pci_address
-from reconciler.plan.ids import GpuUuid, ModelName, SpecHash
+from reconciler.plan.ids import GpuUuid, ModelName
 from reconciler.plan.shares import fit_together, share_of
 from reconciler.plan.wording import amount
 
 _LISTED = 2
 _ONE_INSTANCE = "of MIG instances a model can have only one"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Holding:
-    """What a process of a model, or a start under way, has of devices. `share`: of each of them;
-    None: the whole. `serves`: it is loaded."""
-
-    spec_hash: SpecHash
-    gpus: tuple[GpuUuid, ...] = ()
-    share: float | None = None
-    serves: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,34 +50,39 @@ class _Unfit(Exception):
     """Why a model gets no devices."""
 
 
+NO_PROMISES: Mapping[ModelName, Promise] = MappingProxyType({})
+
+
 def claims(
     models: Iterable[DesiredModel],
     roll: Roll | None,
     held: Mapping[ModelName, Sequence[Holding]],
     staying: Collection[ModelName] = (),
+    promised: Mapping[ModelName, Promise] = NO_PROMISES,
 ) -> dict[ModelName, Claim]:
     """One for each enabled model. `roll` None: nobody has looked yet. `staying`: those that cannot
     be started beside what they run now."""
     enabled = [model for model in models if model.enabled]
     wanted = [model for model in enabled if model.instead_of is None]
     made = {model.name: _kept(model, roll, held.get(model.name, ())) for model in wanted}
-    books = _Books(roll=roll or Roll(), held=held)
-    open_ones = [model for model in wanted if made[model.name] is None]
-    for model in sorted(open_ones, key=lambda each: _order(each, held)):
+    there = staying_on(wanted, held)
+    books = _Books(roll=roll or Roll(), held=held, promised=promised, staying=there)
+    open_ones = sorted((each for each in wanted if made[each.name] is None), key=books.turn)
+    for model in open_ones:
         if model.spec.gpu_ids and roll is not None:
             made[model.name] = _settled(model, books)
     for model in wanted:
         books.enter(model, made[model.name])
-    for model in sorted(open_ones, key=lambda each: _order(each, held)):
+    for model in open_ones:
         if made[model.name] is None:
             claim = _counted(model, roll, books)
             books.enter(model, claim)
             made[model.name] = claim
-    for model in sorted(enabled, key=lambda each: _order(each, held)):
+    for model in sorted(enabled, key=books.turn):
         if model.instead_of is not None:
             made[model.name] = claim = _left_over(model, roll, books)
             books.enter(model, claim)
-    for model in sorted(open_ones, key=lambda each: _order(each, held)):
+    for model in open_ones:
         if model.name not in staying and (spare := _spare(model, made[model.name], books)):
             books.enter(model, spare)
             made[model.name] = spare
@@ -105,15 +102,6 @@ def _left_over(model: DesiredModel, roll: Roll | None, books: "_Books") -> Claim
     return claim
 
 
-def _order(
-    model: DesiredModel, held: Mapping[ModelName, Sequence[Holding]]
-) -> tuple[int, bool, bool, int, str]:
-    """Who chooses first; those that need whole GPUs before those that share."""
-    has_some = any(holding.gpus for holding in held.get(model.name, ()))
-    need = -(model.spec.gpus or 1)
-    return (-model.priority, not has_some, model.spec.gpu_memory is not None, need, model.name)
-
-
 def _kept(model: DesiredModel, roll: Roll | None, held: Sequence[Holding]) -> Claim | None:
     holding = next((each for each in held if each.spec_hash == model.spec_hash), None)
     if holding is None:
@@ -126,7 +114,9 @@ def _spare(model: DesiredModel, claim: Claim | None, books: "_Books") -> Claim |
     """Other devices than its process holds, of the kind that it would get in that one's place."""
     if claim is None or not claim.devices or model.spec.gpu_ids:
         return None
-    if model.strategy is Strategy.RECREATE or not books.is_in_the_way(model, claim.devices):
+    if model.strategy is Strategy.RECREATE or not books.makes_way(model, claim.devices):
+        return None
+    if model.strategy is Strategy.AUTO and books.is_to_stay(model, claim.devices):
         return None
     devices = books.beside(model, claim.devices)
     return Claim(devices=devices, to_spare=True) if devices else None
@@ -248,6 +238,8 @@ class _Books:
 
     roll: Roll
     held: Mapping[ModelName, Sequence[Holding]]
+    promised: Mapping[ModelName, Promise]
+    staying: Staying
     shares: dict[GpuUuid, list[tuple[ModelName, float | None]]] = field(default_factory=dict)
 
     def enter(self, model: DesiredModel, claim: Claim | None) -> None:
@@ -255,9 +247,30 @@ class _Books:
             share = share_of(model.spec.gpu_memory, (device,))
             self.shares.setdefault(device.identity, []).append((model.name, share))
 
-    def is_in_the_way(self, model: DesiredModel, devices: Sequence[Gpu]) -> bool:
-        """Whether a process of the model serves on one of these, which leaves no room for two."""
+    def turn(self, model: DesiredModel) -> tuple[int, bool, bool, bool, bool, int, str]:
+        """Who chooses first; those that need whole GPUs before those that share."""
+        promise = self.promised.get(model.name)
+        idle = promise is not None and promise.idle
+        waits = promise is not None and self._is_firm(model.name, promise)
+        has_some = any(holding.gpus for holding in self.held.get(model.name, ()))
+        need = -(model.spec.gpus or 1)
+        shares = model.spec.gpu_memory is not None
+        late = not (has_some or waits)
+        return (-model.priority, not has_some, not idle, late, shares, need, model.name)
+
+    def is_to_stay(self, model: DesiredModel, devices: Sequence[Gpu]) -> bool:
+        """Whether it was to have these before, in the place of what it runs."""
+        was = self.promised.get(model.name)
+        here = (model.spec_hash, tuple(device.identity for device in devices), False)
+        return was is not None and here == (was.spec_hash, was.gpus, was.to_spare)
+
+    def makes_way(self, model: DesiredModel, devices: Sequence[Gpu]) -> bool:
+        """Whether a process of the model serves on one of these, which leaves no room for two, or
+        left none when it was given others."""
         serving = [each for each in self.held.get(model.name, ()) if each.serves]
+        was = self.promised.get(model.name)
+        if was is not None and was.to_spare and was.spec_hash == model.spec_hash:
+            return bool(serving)
         return any(
             device.identity in holding.gpus
             and not self._fits_beside_all(device, model, share_of(model.spec.gpu_memory, (device,)))
@@ -274,7 +287,7 @@ class _Books:
             and device.memory_total_bytes == like[0].memory_total_bytes
             and self._fits_beside_all(device, model, share_of(model.spec.gpu_memory, (device,)))
         ]
-        free.sort(key=lambda device: self._preference(device, model.name))
+        free.sort(key=lambda device: self._preference(device, model))
         chosen = free[: len(like)] if len(free) >= len(like) else []
         return tuple(sorted(chosen, key=lambda device: device.index or 0))
 
@@ -297,7 +310,7 @@ class _Books:
         large = [device for device in suitable if device not in small]
         free = sorted(
             (device for device in large if self.has_room(device, model)),
-            key=lambda device: self._preference(device, model.name),
+            key=lambda device: self._preference(device, model),
         )
         for kind in (_name, _class):
             for first in free:
@@ -324,16 +337,34 @@ class _Books:
         own = share_of(model.spec.gpu_memory, (device,))
         return fit_together([own, *(share for _, share in self.shares.get(device.identity, ()))])
 
-    def _preference(self, device: Gpu, model: ModelName) -> tuple[bool, bool, bool, int]:
-        """Its own; then what no process of another has to leave first; then an empty one."""
-        own = any(device.identity in each.gpus for each in self.held.get(model, ()))
-        held = any(
-            device.identity in each.gpus
-            for name, each_model in self.held.items()
-            for each in each_model
-            if name != model
+    def _preference(
+        self, device: Gpu, model: DesiredModel
+    ) -> tuple[bool, bool, bool, int, bool, int]:
+        """Its own; then what it was given before, and others were not; then what no process of
+        another has to leave first, and what one leaves before what one may stay on; then an empty
+        one."""
+        gpu, name = device.identity, model.name
+        own = any(gpu in each.gpus for each in self.held.get(name, ()))
+        there = {who: each for who, each in self.promised.items() if gpu in each.gpus}
+        given = name in there and self._is_firm(name, there[name])
+        others_were = any(
+            who != name and not each.idle and self._is_firm(who, each)
+            for who, each in there.items()
         )
-        return (not own, held, bool(self.shares.get(device.identity)), device.index or 0)
+        others = [each for who, held in self.held.items() if who != name for each in held]
+        share = share_of(model.spec.gpu_memory, (device,))
+        held = any(gpu in each.gpus for each in others) + self._is_kept(gpu, name, share)
+        shared = bool(self.shares.get(gpu))
+        return (not own, not given, others_were, held, shared, device.index or 0)
+
+    def _is_firm(self, name: ModelName, promise: Promise) -> bool:
+        """Whether nobody else need stay on any of them without leaving room."""
+        return not any(self._is_kept(gpu, name, promise.share) for gpu in promise.gpus)
+
+    def _is_kept(self, gpu: GpuUuid, name: ModelName, share: float | None) -> bool:
+        staying = self.staying.get(gpu, {})
+        others = [each for who, shares in staying.items() if who != name for each in shares]
+        return bool(others) and not fit_together([share, *others])
 
     def who(self, device: Gpu) -> str:
         return " and ".join(name for name, _ in self.shares.get(device.identity, ()))

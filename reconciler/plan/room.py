@@ -69,7 +69,7 @@ def grant(
         step = granted[case.name]
         wait = (
             _after(leftovers)
-            or obstacle(case, held, going if case.name in stopping else None)
+            or obstacle(case, held, going if case.name in stopping else None, beside=step.surges)
             or _without_slot(loads - {case.name}, max_parallel_loads)
         )
         if never := ledger.never(case):

@@ -27,7 +27,7 @@ def on_one_gpu(name: str, context: int, **fields: str) -> str:
 
 @pytest.fixture
 def running(make_agent: MakeAgent, libraries: GpuLibraries) -> Agent:
-    """Four GPUs, one of which is taken. When one comes free hangs on the times that things take."""
+    """Four GPUs, one of which is taken."""
     agent = make_agent()
     machine = Machine(agent, libraries)
     cards = [

@@ -20,6 +20,8 @@ class Candidates:
 
     random: Random
     models: dict[str, Model] = field(default_factory=dict)
+    edits: tuple[Any, ...] = field(default_factory=lambda: EDITS)
+    removals: float = 0.2
     _before: dict[str, Model] = field(default_factory=dict)
 
     def undo(self) -> None:
@@ -38,7 +40,7 @@ class Candidates:
         for name in self.random.sample(NAMES, self.random.randint(1, 3)):
             if name not in self.models:
                 self.models[name] = self._fresh(name)
-            elif self.random.random() < 0.2:
+            elif self.random.random() < self.removals:
                 del self.models[name]
             else:
                 self._edit(self.models[name])
@@ -67,7 +69,7 @@ class Candidates:
         return model
 
     def _edit(self, model: Model) -> None:
-        key, value = self.random.choice(_EDITS)(self.random)
+        key, value = self.random.choice(self.edits)(self.random)
         if key == "gpu_ids":
             model.pop("gpus", None)
         if key == "gpus":
@@ -82,7 +84,7 @@ class Candidates:
             model.pop("fallback", None)
 
 
-_EDITS: tuple[Any, ...] = (
+EDITS: tuple[Any, ...] = (
     lambda r: ("source", PLAIN if r.random() < 0.1 else r.choice(SOURCES)),
     lambda r: ("gpus", r.choice((None, 0, 1, 1, 2))),
     lambda r: ("gpu_ids", r.choice((None, [0], [1]))),
@@ -104,3 +106,15 @@ _EDITS: tuple[Any, ...] = (
     lambda r: ("nodes", r.choice((None, ["node-a"], ["node-b"]))),
     lambda r: ("env", r.choice((None, {"GGML_LOG_LEVEL": str(r.randint(0, 2))}))),
 )
+
+OF_GPUS: tuple[Any, ...] = (
+    lambda r: ("source", r.choice(SOURCES)),
+    lambda r: ("gpus", r.choice((1, 1, 1, 2))),
+    lambda r: ("gpu_ids", [r.randint(0, 3)] if r.random() < 0.3 else None),
+    lambda r: ("gpu_memory", r.choice((None, 0.4, 0.6))),
+    lambda r: ("extra_args", {"ctx_size": r.choice((2048, 4096, 16384))}),
+    lambda r: ("strategy", r.choice((None, "recreate", "surge", "auto"))),
+    lambda r: ("priority", r.choice((None, 1, 5))),
+    lambda r: ("enabled", r.choice((None, None, False))),
+)
+"""Nearly all of them want GPUs, and few are refused."""

@@ -59,7 +59,8 @@ from reconciler.settings import HubSettings
 from reconciler.source.last_good import LastGood
 from reconciler.source.snapshot import Snapshot, SourceFile
 from reconciler.status import Status
-from tests.loop.instant import NODE, TICK_SECONDS, Asked, Clock, Instant, Machine, Spawned
+from tests.loop.delayed import Delayed
+from tests.loop.instant import NODE, TICK_SECONDS, Asked, Clock, Machine, Spawned
 
 
 class Node:
@@ -83,7 +84,7 @@ class Node:
             ports=range(1), log_max_bytes=1,
         )  # fmt: skip
         backends.views = self.machine.views
-        self.effects = Instant(
+        self.effects = Delayed(
             cache=self.cache, backends=backends, engines=engines,
             stopper=Stopper(backends, _NoTokens(), Hurry()), clock=self.clock.monotonic, wake=wake,
             environment={},
@@ -199,7 +200,8 @@ class Node:
             known = len(self.machine.begun)
             await self.reconciler.tick()
             self.clock.now += TICK_SECONDS
-            still = still + 1 if len(self.machine.begun) == known else 0
+            under_way = self.effects.pass_time(self.clock.now)
+            still = 0 if under_way or len(self.machine.begun) > known else still + 1
             assert len(self.machine.begun) < 1000, "it does not come to rest"
         return tuple(self.machine.begun)
 

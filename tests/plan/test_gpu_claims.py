@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from reconciler.plan.desired import DesiredModel, ModelSpec
-from reconciler.plan.gpu_claims import Claim, Holding, claims
+from reconciler.plan.gpu_claims import Claim, claims
+from reconciler.plan.gpu_holdings import Holding
 from reconciler.plan.gpu_roll import Roll, enrolled
 from reconciler.plan.gpu_survey import Answer, Cause, Step
 from reconciler.plan.ids import GpuUuid, ModelName, Place, SpecHash

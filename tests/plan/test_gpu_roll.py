@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.plan.gpu_claims import Claim, Holding, claims
+from reconciler.plan.gpu_claims import Claim, claims
+from reconciler.plan.gpu_holdings import Holding
 from reconciler.plan.gpu_mode import NONE_GIVEN, GpuMode
 from reconciler.plan.gpu_roll import Roll, enrolled, gains, numbered, recalled
 from reconciler.plan.gpu_survey import Answer, Cause, Step

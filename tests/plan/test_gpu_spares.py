@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from reconciler.plan.desired import DesiredModel, Strategy
-from reconciler.plan.gpu_claims import Holding, claims
+from reconciler.plan.gpu_claims import claims
+from reconciler.plan.gpu_holdings import Holding
 from reconciler.plan.gpu_roll import Roll, enrolled
 from reconciler.plan.ids import ModelName
 from tests.plan.gpu import answers, nvidia

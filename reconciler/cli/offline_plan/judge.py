@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from reconciler.backend.engines import Assessment, Engines
@@ -13,7 +14,8 @@ from reconciler.manifest.policy import Permissions, canonical
 from reconciler.plan.barred import never_fits
 from reconciler.plan.desired import Desired, DesiredModel, ModelSpec
 from reconciler.plan.fallbacks import with_fallbacks
-from reconciler.plan.gpu_claims import Claim, Holding, claims
+from reconciler.plan.gpu_claims import NO_PROMISES, Claim, claims
+from reconciler.plan.gpu_holdings import Holding, Promise
 from reconciler.plan.gpu_roll import Roll
 from reconciler.plan.gpus import Gpu, one_spelling, pci_address
 from reconciler.plan.ids import GpuUuid, ModelName
@@ -54,9 +56,12 @@ class _Look:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """`desired`: with the GPUs that models get, and fallbacks where nothing runs their sources."""
+    """`desired`: with the GPUs that models get, and fallbacks where nothing runs their sources.
+    `idle`: whose claims stand for the reason alone."""
 
     desired: Desired
+    claims: Mapping[ModelName, Claim]
+    idle: frozenset[ModelName]
     verdicts: Mapping[ModelName, Verdict]
 
 
@@ -73,12 +78,16 @@ class Judge:
         wanted: Desired,
         held: Mapping[ModelName, Sequence[Holding]],
         staying: Collection[ModelName] = (),
+        promised: Mapping[ModelName, Promise] = NO_PROMISES,
     ) -> Judgement:
-        """`held`, `staying`: see `claims`."""
+        """`held`, `staying`, `promised`: see `claims`."""
         fallen: set[ModelName] = set()
         while True:
             settled = with_fallbacks(wanted, fallen)
-            made, looks = self._settled(settled, held, staying)
+            make = partial(
+                claims, roll=self._node.roll, held=held, staying=staying, promised=promised
+            )
+            made, looks, idle = self._settled(settled, held, make)
             more = {
                 model.name
                 for model in settled.models
@@ -90,6 +99,8 @@ class Judge:
                 models = tuple(_placed(each, made.get(each.name)) for each in settled.models)
                 return Judgement(
                     desired=replace(settled, models=models),
+                    claims=made,
+                    idle=idle,
                     verdicts={
                         model.name: _verdict(model, looks[model.name])
                         for model in settled.models
@@ -115,8 +126,8 @@ class Judge:
         self,
         desired: Desired,
         held: Mapping[ModelName, Sequence[Holding]],
-        staying: Collection[ModelName],
-    ) -> tuple[dict[ModelName, Claim], dict[ModelName, _Look]]:
+        make: Callable[[Sequence[DesiredModel]], dict[ModelName, Claim]],
+    ) -> tuple[dict[ModelName, Claim], dict[ModelName, _Look], frozenset[ModelName]]:
         """What cannot be started keeps its claim for the reason alone, and others' GPUs free."""
         enabled = [model for model in desired.models if model.enabled]
         hopeless: dict[ModelName, Claim] = {}
@@ -126,7 +137,7 @@ class Judge:
                 for model in enabled
                 if model.name not in hopeless and not _strange(model, self._node.roll)
             ]
-            made = claims(others, self._node.roll, held, staying) | hopeless
+            made = make(others) | hopeless
             looks = {model.name: self._look(model, made.get(model.name)) for model in enabled}
             more = {
                 model.name: made[model.name]
@@ -136,7 +147,7 @@ class Judge:
                 and self._is_hopeless(model, looks[model.name])
             }
             if not more:
-                return made, looks
+                return made, looks, frozenset(hopeless)
             hopeless |= more
 
     def _is_hopeless(self, model: DesiredModel, look: _Look) -> bool:

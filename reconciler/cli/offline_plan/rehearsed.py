@@ -12,13 +12,14 @@ from reconciler.cli.offline_plan.judge import NO_VERDICT, Judge, Judgement, Verd
 from reconciler.cli.offline_plan.node import OfflineNode
 from reconciler.loop.comparison import Figures, Present, Reckoned, compared
 from reconciler.loop.downloads import files_key
+from reconciler.loop.promises import Promises
 from reconciler.loop.unheld import awaited, held_reasons, unheld
 from reconciler.plan.actions import Action
 from reconciler.plan.changes import NodeChanges
 from reconciler.plan.desired import Desired, DesiredModel, ModelSpec
 from reconciler.plan.downtime import downtime
 from reconciler.plan.durations import Expected
-from reconciler.plan.gpu_claims import Holding
+from reconciler.plan.gpu_holdings import Holding
 from reconciler.plan.ids import FilesDigest, ModelName, Nonce
 from reconciler.plan.memory import HOST, Pool, pool_of
 from reconciler.plan.observed import FilesMissing, FilesState, Observed, ObservedModel
@@ -100,14 +101,20 @@ class _Mind:
         self._wanted = wanted
         self._cached = cached
         self._staying: frozenset[ModelName] = frozenset()
+        self._promises = Promises()
         self._specs: Mapping[ModelName, ModelSpec] = {}
         self.verdicts: Mapping[ModelName, Verdict] = {}
 
     def think(self, observed: Observed, _done: tuple[Action, ...]) -> Thought:
+        held = _held(observed)
         while True:
-            judgement = self._judge.judge(self._wanted, _held(observed), self._staying)
+            promised = self._promises.of_now(held, _NOW)
+            firm = {name: each for name, each in promised.items() if not each.idle}
+            judgement = self._judge.judge(self._wanted, held, self._staying, firm)
+            models = judgement.desired.models
+            self._promises.note(models, judgement.claims, judgement.idle, held, _NOW)
             self.verdicts = judgement.verdicts
-            self._specs = {model.name: model.spec for model in judgement.desired.models}
+            self._specs = {model.name: model.spec for model in models}
             seen = self._seen(observed, judgement)
             made = plan(judgement.desired, seen, _NOW)
             staying = self._staying | {name for name, _ in made.staying}
