@@ -172,8 +172,9 @@ def _towards(case: Case, wanted: DesiredModel, now: float) -> Step:
         return barred
     again = f"; {ordinal(failure.count + 1)}{TRIED}{failure.reason}" if failure else ""
     if case.instance is None:
-        if case.seen.unoffered is not None:
-            return Step(state=State.PENDING, reason=f"waits: {case.seen.unoffered}")
+        # Whether it could ever fit is known by both.
+        if (asked := case.seen.unoffered or case.seen.unknown) is not None:
+            return Step(state=State.PENDING, reason=f"waits: {asked}")
         reason = f"files of {wanted.spec.source} are not in the cache{again}"
         fetch = FetchFiles(model=case.name, spec_hash=wanted.fetch_key, reason=reason)
         return Step(state=State.CACHING, reason=reason, action=fetch)
