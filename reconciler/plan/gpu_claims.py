@@ -287,7 +287,9 @@ class _Books:
             and device.memory_total_bytes == like[0].memory_total_bytes
             and self._fits_beside_all(device, model, share_of(model.spec.gpu_memory, (device,)))
         ]
-        free.sort(key=lambda device: self._preference(device, model))
+        was = self.promised.get(model.name)
+        given = was.gpus if was is not None and was.to_spare else ()
+        free.sort(key=lambda each: (each.identity not in given, *self._preference(each, model)))
         chosen = free[: len(like)] if len(free) >= len(like) else []
         return tuple(sorted(chosen, key=lambda device: device.index or 0))
 

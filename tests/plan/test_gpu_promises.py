@@ -129,3 +129,10 @@ def test_gpus_to_spare_stay_the_same_until_it_has_started_there() -> None:
     assert then(changed, {A: serves(0), B: holds(1)}, {A: serves(0)}) == {A: [2]}
     begun = {A: (*serves(0), *holds(2, spec="s1"))}
     assert then(changed, {A: serves(0), B: holds(1)}, begun) == {A: [2]}
+
+
+def test_gpus_to_spare_stay_the_same_where_there_is_room_beside_the_old_one_by_then() -> None:
+    changed = (model(gpus=1, gpu_memory="0.4"),)
+    there = {A: serves(0, share=0.4), B: serves(0, share=0.4)}
+
+    assert then(changed, there, {A: there[A]}) == {A: [1]}

@@ -125,7 +125,7 @@ class PlannerAgainstTheWorld(RuleBasedStateMachine):
         for version in versions[:2]:
             self.all_goes_well_for_a_while()
             manifest[model.name] = replace(
-                model, spec_hash=desired_model(model.name, version).spec_hash
+                model, spec_hash=desired_model(model.name, version, gpus=model.gpus).spec_hash
             )
         self.tick()
         for name in sorted(self.world.under_way) if steps else ():

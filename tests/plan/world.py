@@ -65,7 +65,7 @@ def desired_model(
     return DesiredModel(
         name=ModelName(name),
         spec=ModelSpec(source=f"gguf/{name}"),
-        spec_hash=SpecHash(f"1:v{version}"),
+        spec_hash=SpecHash(":".join(("1", f"v{version}", *gpus))),
         place=Place(file="models.yaml", line=1, column=1),
         enabled=enabled,
         priority=priority,
