@@ -102,11 +102,12 @@ class Network:
             end(delay)
         self._set_link(name, "up")
 
-    def bar(self, name: str, *others: str) -> None:
+    def bar(self, name: str, *others: str, families: Sequence[int] = (4, 6)) -> None:
         """What these say does not come in there; what it says goes out."""
         host = self.hosts[name]
-        barred = [self.hosts[other] for other in others]
-        host.harm.barred = tuple(each for one in barred for each in (one.ipv4, one.ipv6))
+        of = {4: lambda other: other.ipv4, 6: lambda other: other.ipv6}
+        barred = (of[family](self.hosts[other]) for other in others for family in families)
+        host.harm.barred = tuple(barred)
         self._apply(host)
 
     def lose(self, name: str, percent: int) -> None:

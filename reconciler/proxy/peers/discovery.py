@@ -147,15 +147,17 @@ class Discovery:
         self._renew()
 
     async def _ask(self, place: Address) -> Answer:
+        others = self._members[place].known
         if is_ip(place.host):
-            answer = self._own.told_apart([place.host], place.port)
+            answer = self._own.told_apart([place.host], place.port, others=others)
         else:
-            answer = await self._lookups.ask(place.host, partial(self._look_up, place))
+            look_up = partial(self._look_up, place, others)
+            answer = await self._lookups.ask(place.host, look_up)
         selves = answer.others & self._selves
         return replace(answer, others=answer.others - selves, own=answer.own | selves)
 
-    def _look_up(self, place: Address) -> Answer:
-        return self._own.told_apart(self._resolve(place.host), place.port)
+    def _look_up(self, place: Address, others: Collection[Address]) -> Answer:
+        return self._own.told_apart(self._resolve(place.host), place.port, others=others)
 
     def _take(self, place: Address, answer: Answer) -> bool:
         """Whether it changed anything."""
@@ -177,7 +179,7 @@ class Discovery:
         known = (listed | leaving) - self._selves
         self._sameness.keep(known)
         listing = self._sameness.listing(known)
-        self._set_condition(_words(len(listing), known - listed))
+        self._set_condition(_words(len(listing), known, listed))
         problem = None if self._condition.status == "True" else self._condition
         found = Found(
             addresses=tuple(listing),
@@ -235,8 +237,11 @@ def _fault(found: Found) -> Reason | None:
     return found.problem.reason if found.problem and found.problem.is_abnormal else None
 
 
-def _words(count: int, leaving: Collection[Address]) -> str:
+def _words(count: int, known: set[Address], listed: set[Address]) -> str:
     agents = f"{count} other agent{'' if count == 1 else 's'}"
+    if len(known) != count:
+        agents += f" at {len(known)} addresses"
+    leaving = known - listed
     if not leaving:
         return agents
     some = ", ".join(map(str, sorted(leaving)[:_TOLD]))

@@ -2,7 +2,7 @@
 
 import ipaddress
 import socket
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from reconciler.plan.peering import Address, is_ip, normal_host
@@ -44,13 +44,16 @@ class OwnAddress:
             host = next(filter(None, map(_source, _ELSEWHERE)), None)
         return str(Address(host=host, port=self.listen.port)) if host is not None else None
 
-    def told_apart(self, hosts: Iterable[str], port: int) -> Answer:
-        """What the addresses of a name come to, each in one spelling."""
+    def told_apart(
+        self, hosts: Iterable[str], port: int, *, others: Collection[Address] = ()
+    ) -> Answer:
+        """What the addresses of a name come to, each in one spelling. `others`: those that are
+        known not to be ours, which are not looked at again."""
         found = {Address(host=normal_host(host), port=port) for host in hosts}
         usable = frozenset(address for address in found if _is_usable(address.host))
         if not usable:
             return Answer(failure="the name has no address that an agent could be reached at")
-        own = frozenset(filter(self.is_own, usable))
+        own = frozenset(each for each in usable if each not in others and self.is_own(each))
         return Answer(others=usable - own, own=own)
 
 

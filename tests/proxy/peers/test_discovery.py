@@ -189,6 +189,7 @@ async def test_two_addresses_of_one_agent_are_one_peer() -> None:
     await found.look()
     assert found.current().addresses == (at("10.0.0.2"), at("10.0.0.3"))
     assert found.current().also == {at("10.0.0.2"): (at("fd00::2"),)}
+    assert found.condition().message == "2 other agents at 3 addresses known"
     found.same_agent(at("fd00::2"), at("10.0.0.2"))  # the first one broke
     assert found.current().addresses == (at("10.0.0.3"), at("fd00::2"))
     found.apart(at("10.0.0.2"))
