@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
@@ -195,3 +196,17 @@ def test_a_list_takes_names_and_addresses_and_this_node(net: Network, names: Nam
     peers = f"{NAME}.{DOMAIN}.:8000,{a.ipv4}:8000,[{a.ipv6}]:8000,{c.ipv4}:8000,127.0.0.1:8000"
     with finding(a, peers) as here:
         here.wait_peers(b.ipv4, b.ipv6, c.ipv4)
+
+
+def test_doctor_looks_the_name_up_as_an_agent_would(
+    net: Network, names: Names, tmp_path: Path
+) -> None:
+    a, b, _ = net.hosts.values()
+    names.tell(a.ipv4, a.ipv6, b.ipv4, b.ipv6)
+    words = ["--peers", SERVICE, "--listen", "0.0.0.0:8000", "--data-dir", str(tmp_path)]
+    done = a.run(sys.executable, "-m", "reconciler", "doctor", *words, "--output", "json")
+    checks = [each for each in json.loads(done.stdout)["checks"] if each["subject"] == "peers"]
+    leads, family, answers = (each["message"] for each in checks)
+    assert leads == f"{NAME}.{DOMAIN}. leads to 2 other addresses and this node"
+    assert "--listen is for IPv4 alone" in family
+    assert answers.startswith("no answer from 2 of 2 other addresses: ")

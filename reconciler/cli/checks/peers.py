@@ -49,6 +49,8 @@ def peer_findings(
         if (finding := _place(place, member, runs=holder is not None)) is not None:
             yield finding
     known = {address for member in members.values() for address in member.known}
+    if ":" not in own.listen.host and isinstance(peering, DnsPeers):
+        yield from _of_other_family(peering, known, port)
     if known:
         yield _answers(known, asyncio.run(_silent(known)))
 
@@ -106,6 +108,14 @@ def _place(place: Address, member: Membership, *, runs: bool) -> Finding | None:
     if trouble.reason is Reason.SELF_MISSING and not runs:
         return warn("peers", f"{trouble.said}, whose agent does not run", trouble.step)
     return fail("peers", trouble.said, trouble.step)
+
+
+def _of_other_family(peering: DnsPeers, known: Collection[Address], port: int) -> Iterator[Finding]:
+    """The agents behind one name are alike: where this one listens for IPv4 alone, they do."""
+    if any(":" in address.host for address in known):
+        said = f"{peering.name} has IPv6 addresses, and --listen is for IPv4 alone: each agent is "
+        step = f"listen on [::]:{port}, which is both, or give the Service IPv4 alone"
+        yield warn("peers", f"{said}shown a second time, out of reach", step)
 
 
 async def _silent(addresses: Collection[Address]) -> dict[Address, str]:
