@@ -153,8 +153,10 @@ class Discovery:
         else:
             look_up = partial(self._look_up, place, others)
             answer = await self._lookups.ask(place.host, look_up)
-        selves = answer.others & self._selves
-        return replace(answer, others=answer.others - selves, own=answer.own | selves)
+        own = answer.own | (answer.others & self._selves)
+        if own and not self._headless and _is_one_host(answer):
+            own = answer.own | answer.others
+        return replace(answer, others=answer.others - own, own=own)
 
     def _look_up(self, place: Address, others: Collection[Address]) -> Answer:
         return self._own.told_apart(self._resolve(place.host), place.port, others=others)
@@ -166,6 +168,9 @@ class Discovery:
         now, lag = self._clock.monotonic(), self._pace.lag
         member = after(before, answer, place=place, now=now, lag=lag)
         self._members[place] = member
+        new = answer.others - before.known.keys()
+        if not self._headless and len(new) == 2 and _is_one_host(answer):
+            self._sameness.join(*sorted(new, key=lambda each: ":" in each.host))
         return (member.known, member.trouble) != (before.known, before.trouble)
 
     def _renew(self) -> None:
@@ -176,7 +181,7 @@ class Discovery:
                 (listed if since is None else leaving).add(address)
         own = frozenset[Address]().union(*(each.own for each in self._members.values()))
         self._selves &= listed | leaving | own
-        known = (listed | leaving) - self._selves
+        known = (listed | leaving) - self._selves - own
         self._sameness.keep(known)
         listing = self._sameness.listing(known)
         self._set_condition(_words(len(listing), known, listed))
@@ -235,6 +240,13 @@ class Discovery:
 def _fault(found: Found) -> Reason | None:
     """What an operator may want to look at."""
     return found.problem.reason if found.problem and found.problem.is_abnormal else None
+
+
+def _is_one_host(answer: Answer) -> bool:
+    """A name of a list with one address of each family: they are taken for one agent's, of which
+    the second is used where the first does not answer, until they turn out to be two."""
+    addresses = [*answer.own, *answer.others]
+    return len(addresses) == 2 and sum(":" in each.host for each in addresses) == 1
 
 
 def _words(count: int, known: set[Address], listed: set[Address]) -> str:

@@ -181,10 +181,25 @@ async def test_a_headless_name_that_leads_back_to_us_by_another_address_is_whole
     assert found.current().addresses == (at("10.0.0.2"),)
 
 
+async def test_a_name_with_an_address_of_each_family_is_one_host_until_told_otherwise() -> None:
+    names = Names(
+        b=["fd00::2", "10.0.0.2"], here=["10.0.0.1", "fd00::1"], two=["10.0.0.5", "10.0.0.6"]
+    )
+    found = discovery("b:8000,here:8000,two:8000", names)
+    await found.look()
+    assert found.current().addresses == (at("10.0.0.2"), at("10.0.0.5"), at("10.0.0.6"))
+    assert found.current().also == {at("10.0.0.2"): (at("fd00::2"),)}
+    found.apart(at("fd00::2"))
+    await found.look()
+    assert at("fd00::2") in found.current().addresses
+
+
 async def test_two_addresses_of_one_agent_are_one_peer() -> None:
     names = Names(b=["10.0.0.2", "fd00::2"], c=["10.0.0.3"])
     found = discovery("b:8000,c:8000", names, lag=0.0)
     await found.look()
+    found.apart(at("fd00::2"))
+    assert found.current().addresses == (at("10.0.0.2"), at("10.0.0.3"), at("fd00::2"))
     found.same_agent(at("10.0.0.2"), at("fd00::2"))
     await found.look()
     assert found.current().addresses == (at("10.0.0.2"), at("10.0.0.3"))
