@@ -1,6 +1,7 @@
 """The nodes of a cluster as they are shown to people: one line each, and why one is not there."""
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -88,6 +89,14 @@ def _heard(seconds: float | None) -> str:
 
 
 def _why(server: Json) -> str:
-    if not is_there(server):
-        return str(server.get("reason") or "")
-    return str(server.get("unknown_because") or "")
+    if is_there(server):
+        return str(server.get("unknown_because") or "")
+    return f"{server.get('reason') or ''}{_since(server.get('unreachable_since'))}"
+
+
+def _since(moment: object) -> str:
+    """By the clock of whoever reads it."""
+    try:
+        return f" since {datetime.fromisoformat(str(moment)).astimezone().strftime('%H:%M:%S')}"
+    except ValueError:
+        return ""

@@ -21,7 +21,7 @@ _FILES = 16_384
 def main() -> None:
     options = _options()
     signal.signal(signal.SIGTERM, _end)
-    allow_files(0 if options.quick else _FILES)
+    _allow_files(0 if options.quick else _FILES)
     results = measured(options.only or tuple(Part), quick=options.quick)
     date = datetime.now(UTC).date().isoformat()
     options.json.parent.mkdir(parents=True, exist_ok=True)
@@ -48,7 +48,7 @@ def _options() -> argparse.Namespace:
     return options
 
 
-def allow_files(needed: int) -> None:
+def _allow_files(needed: int) -> None:
     """Use all open files that may be had here, and in all that is started."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if most != resource.RLIM_INFINITY and most < needed:

@@ -1,9 +1,8 @@
-"""`python -m tests.bench.cluster`: what it costs a real agent to follow 1 to 1,000 others.
+"""What it costs a real agent to follow up to 1,000 others.
 
 The others are stubs in this process, on sockets of their own, that tell of four models each.
 """
 
-import argparse
 import asyncio
 import random
 import statistics
@@ -18,19 +17,25 @@ from typing import Any
 import aiohttp
 import uvloop
 
-from tests.bench.__main__ import allow_files
-from tests.bench.markdown import table
 from tests.bench.usage import cpu_seconds, open_files, resident_bytes
 from tests.e2e.agent import Agent
 from tests.proxy.peers.stub_peer import StubPeer, model_entry, stub_peers
 
-_SIZES = (0, 1, 10, 100, 1000)
-_SECONDS = 40.0
-"""Longer than it takes to ask 1,000 agents in turn."""
 _MODELS = 4
 _VIEWS = 20
 _CHANGES = 30
-_FILES = 8192
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """`seconds`: of each measurement; it takes 33 to ask 1,000 agents in turn."""
+
+    peers: tuple[int, ...] = (0, 1, 10, 100, 1000)
+    seconds: float = 40.0
+
+
+FULL = Effort()
+QUICK = Effort(peers=(0, 3), seconds=3.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +60,21 @@ class Cost:
     ages: list[float]
 
 
-async def measure(count: int, seconds: float, folder: Path) -> Cost:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterResult:
+    effort: Effort
+    costs: list[Cost]
+
+
+def measure(effort: Effort) -> ClusterResult:
+    costs = []
+    for count in effort.peers:
+        with tempfile.TemporaryDirectory() as folder:
+            costs.append(uvloop.run(_cost(count, effort.seconds, Path(folder))))
+    return ClusterResult(effort=effort, costs=costs)
+
+
+async def _cost(count: int, seconds: float, folder: Path) -> Cost:
     peers = [_peer(number) for number in range(count)]
     async with stub_peers(peers) as addresses, _agent(folder, addresses) as agent:
         assert agent.process is not None
@@ -152,59 +171,3 @@ async def _agent(folder: Path, addresses: tuple[object, ...]) -> AsyncIterator[A
         yield agent
     finally:
         await asyncio.to_thread(agent.stop)
-
-
-def rows(costs: list[Cost]) -> str:
-    lines = table(
-        (
-            "peers",
-            "CPU s a minute, quiet",
-            "and while each changes every second",
-            "questions a second",
-            "while they change",
-            "open files",
-            "RSS, MB",
-            "seen all after, s",
-            "age of a change, median s",
-            "most",
-            "/servers, kB",
-            "CPU ms",
-            "median ms",
-        ),
-        [
-            (
-                f"{cost.peers:,}",
-                f"{cost.quiet_cpu:.2f}",
-                f"{cost.busy_cpu:.2f}",
-                f"{cost.quiet_polls:.1f}",
-                f"{cost.busy_polls:.1f}",
-                str(cost.files),
-                f"{cost.resident / 1e6:.0f}",
-                f"{cost.seen_seconds:.1f}",
-                f"{statistics.median(cost.ages):.2f}" if cost.ages else "–",
-                f"{max(cost.ages):.2f}" if cost.ages else "–",
-                f"{cost.view_bytes / 1000:.0f}",
-                f"{cost.view_cpu_ms:.1f}",
-                f"{cost.view_ms:.1f}",
-            )
-            for cost in costs
-        ],
-    )
-    return "\n".join(lines)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="tests.bench.cluster")
-    parser.add_argument("--peers", type=int, nargs="+", default=_SIZES)
-    parser.add_argument("--seconds", type=float, default=_SECONDS, help="of each measurement")
-    options = parser.parse_args()
-    allow_files(_FILES if max(options.peers) > 100 else 0)
-    costs: list[Cost] = []
-    for count in options.peers:
-        with tempfile.TemporaryDirectory() as folder:
-            costs.append(uvloop.run(measure(count, options.seconds, Path(folder))))
-    print(rows(costs))
-
-
-if __name__ == "__main__":
-    main()

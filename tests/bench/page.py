@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from tests.bench.balance import LOOK_SECONDS
 from tests.bench.balance_table import balance_tables
 from tests.bench.balance_world import GIVE_UP_SECONDS
+from tests.bench.cluster_table import cluster_table
 from tests.bench.latency_table import latency_table
 from tests.bench.leaving import AT_ONCE
 from tests.bench.loop_tables import loop_tables, takeover_table, validate_table
@@ -56,6 +57,8 @@ def _tables_of_the_agent(results: Results) -> Iterable[Iterable[str]]:
         yield validate_table(results.validate)
     if results.balance:
         yield balance_tables(results.balance)
+    if results.cluster:
+        yield cluster_table(results.cluster)
 
 
 def page(results: Results, *, date: str) -> str:
@@ -63,6 +66,7 @@ def page(results: Results, *, date: str) -> str:
     small, idle, bodies = results.small, results.idle, results.bodies
     leaving, loop, takeover = results.leaving, results.reconcile, results.takeover
     validate, latency, balance = results.validate, results.latency, results.balance
+    cluster = results.cluster
     assert small is not None
     assert idle is not None
     assert bodies is not None
@@ -72,6 +76,7 @@ def page(results: Results, *, date: str) -> str:
     assert validate is not None
     assert latency is not None
     assert balance is not None
+    assert cluster is not None
     return _PAGE.format(
         date=date,
         tables=tables(results),
@@ -90,6 +95,7 @@ def page(results: Results, *, date: str) -> str:
         asks=balance.requests,
         look=LOOK_SECONDS,
         give_up=GIVE_UP_SECONDS,
+        cluster=cluster.effort,
         changes=" and ".join(
             f"{changes} at {models:,} models" for models, changes in latency.effort.changes.items()
         ),
@@ -188,4 +194,9 @@ Times are from the request to the end of its answer. Failed: refused, or not ans
 the others what came with their answers, or is up to {look:.0f} s old. *Least connections* counts
 its own, as nginx and Envoy do; *two random choices* takes the less busy one by the agent's figures.
 None of the others has a breaker. `python -m tests.bench.balance` prints every figure.
+
+**Following.** One agent, with stubs in another process for the others, each on a socket of its own,
+that tell of four models in 16 kB; {cluster.seconds:.0f} s for each figure of CPU. *A change is
+known after*: of up to 30 peers at a time, until the agent has fetched it, or at 1,000 until it was
+their turn. *`/servers`*: of one request, while peers change.
 """

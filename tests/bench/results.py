@@ -7,6 +7,7 @@ from enum import StrEnum, auto
 from tests.bench import (
     balance,
     bodies,
+    cluster,
     ending,
     idle,
     latency,
@@ -18,6 +19,7 @@ from tests.bench import (
 )
 from tests.bench.balance import BalanceResult
 from tests.bench.bodies import BodiesResult
+from tests.bench.cluster import ClusterResult
 from tests.bench.ending import EndingResult
 from tests.bench.idle import IdleResult
 from tests.bench.latency import LatencyResult
@@ -40,9 +42,10 @@ class Part(StrEnum):
     VALIDATE = auto()
     LATENCY = auto()
     BALANCE = auto()
+    CLUSTER = auto()
 
 
-ALONE = (Part.RECONCILE, Part.TAKEOVER, Part.VALIDATE, Part.LATENCY, Part.BALANCE)
+ALONE = (Part.RECONCILE, Part.TAKEOVER, Part.VALIDATE, Part.LATENCY, Part.BALANCE, Part.CLUSTER)
 """They start what they measure themselves."""
 
 
@@ -61,6 +64,7 @@ class Results:
     validate: ValidateResult | None = None
     latency: LatencyResult | None = None
     balance: BalanceResult | None = None
+    cluster: ClusterResult | None = None
 
 
 def measured(parts: Collection[Part], *, quick: bool) -> Results:
@@ -83,6 +87,8 @@ def measured(parts: Collection[Part], *, quick: bool) -> Results:
         results.latency = latency.measure(latency.QUICK if quick else latency.FULL)
     if Part.BALANCE in parts:
         results.balance = balance.measure(quick=quick)
+    if Part.CLUSTER in parts:
+        results.cluster = cluster.measure(cluster.QUICK if quick else cluster.FULL)
     return results
 
 
@@ -98,5 +104,12 @@ def _measure(results: Results, part: Part, who: Field, *, quick: bool) -> None:
             results.leaving = leaving.measure(who, leaving.QUICK if quick else leaving.FULL)
         case Part.ENDING:
             results.ending = ending.measure(who)
-        case Part.RECONCILE | Part.TAKEOVER | Part.VALIDATE | Part.LATENCY | Part.BALANCE:
+        case (
+            Part.RECONCILE
+            | Part.TAKEOVER
+            | Part.VALIDATE
+            | Part.LATENCY
+            | Part.BALANCE
+            | Part.CLUSTER
+        ):
             pass  # they want none of these servers

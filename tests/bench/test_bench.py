@@ -121,6 +121,14 @@ def test_validate_is_measured(results: dict[str, Any]) -> None:
         assert min(*each["work"], *each["command"]) > 0
 
 
+def test_what_following_costs_is_measured(results: dict[str, Any]) -> None:
+    alone, some = results["cluster"]["costs"]
+    assert (alone["peers"], alone["ages"], alone["quiet_polls"]) == (0, [], 0)
+    assert len(some["ages"]) == some["peers"] > 0
+    assert min(some["quiet_polls"], some["busy_polls"]) > 0
+    assert some["view_bytes"] > alone["view_bytes"]
+
+
 def test_the_page_holds_the_printed_tables(results: dict[str, Any]) -> None:
     assert results["stdout"].strip() in results["page"]
     assert str(REPOSITORY) not in results["page"]

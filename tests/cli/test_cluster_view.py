@@ -38,11 +38,11 @@ def test_each_node_has_a_line() -> None:
     gpu = {"type": "nvidia", "count": 2, "devices": []}
     models = [_model("llm"), _model("off", state="disabled", enabled=False), _model("slow")]
     full = _server(gpu=gpu, revision={"applied": "a" * 40}, models=models, loaded_models=models[:1])
-    lines = _shown(full, _lost(heard_seconds=75.0))
+    lines = _shown(full, _lost(heard_seconds=75.0, unreachable_since="2026-03-01T12:00:00+00:00"))
     assert lines[0] == "NODE AGENT MANIFEST GPUS READY BUSY HEARD WHY"
     assert lines[1] == f"node-a ready {'a' * 12} 2 nvidia 1/2 2 1 s"
     assert lines[2].startswith("node-b unreachable - - - - ")
-    assert lines[2].endswith("refuses connections")
+    assert " refuses connections since " in lines[2]
 
 
 def test_models_of_a_node_that_is_gone_do_not_look_as_if_they_served() -> None:
