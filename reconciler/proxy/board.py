@@ -43,9 +43,5 @@ class Routes:
 
     def answering(self, scope: Scope) -> RouteTable:
         """The one that this request is answered from."""
-        return self.alone() if self.is_for_us_alone(scope) else self.current()
-
-    def is_for_us_alone(self, scope: Scope) -> bool:
-        """Whether no other node may answer it: a peer has passed it on, or its client has named
-        this node."""
-        return bool(self.current().peers.all) and is_for_this_node(scope)
+        table = self.current()
+        return self.alone() if table.peers.all and is_for_this_node(scope) else table

@@ -48,13 +48,8 @@ class Asked:
     body: Body | Form
     peek: Peek
     query: bytes
-    alone: bool
+    alone: bool = False
     extra: list[Header] = field(default_factory=list)
-
-    @property
-    def id(self) -> bytes:
-        request_id: bytes = self.scope["state"]["request_id"]
-        return request_id
 
     @property
     def may_stream(self) -> bool:
@@ -75,6 +70,7 @@ class Delivery:
     def __init__(self, gateway: Gateway, asked: Asked) -> None:
         self._gateway = gateway
         self._asked = asked
+        self._request_id: bytes = asked.scope["state"]["request_id"]
         self._is_renamed = False
 
     async def to_backend(
@@ -100,7 +96,7 @@ class Delivery:
                 at=f"{endpoint.host}:{endpoint.port}",
                 target=self._target(asked.query),
                 headers=headers.to_backend(
-                    asked.scope["headers"], request_id=asked.id, api_key=endpoint.api_key
+                    asked.scope["headers"], request_id=self._request_id, api_key=endpoint.api_key
                 ),
                 body=asked.body.outgoing(),
             )
@@ -172,7 +168,7 @@ class Delivery:
             model=choice.name,
             errors=asked.path.errors,
             request=request,
-            request_id=asked.id,
+            request_id=self._request_id,
             on_first_byte=asked.watch.first_byte,
             extra=asked.extra,
         )
@@ -222,7 +218,7 @@ class Delivery:
             named = f"model={quote(choice.name, safe='')}".encode()
             query = b"&".join((query, named)) if query else named
         more = [
-            (b"x-request-id", asked.id),
+            (b"x-request-id", self._request_id),
             *guard.marks(node=node, token=self._gateway.cluster.token),
         ]
         given = [field for field in asked.scope["headers"] if field[0] != headers.DEBUG]

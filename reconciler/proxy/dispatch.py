@@ -9,7 +9,7 @@ stands in the queue of the best peer. Whatever was sent is sent once more at mos
 """
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from reconciler.plan.desired import Affinity
@@ -21,6 +21,7 @@ from reconciler.proxy.balance import Scored
 from reconciler.proxy.delivery import Asked, Delivery, Failure
 from reconciler.proxy.errors import Problem
 from reconciler.proxy.gateway import Gateway
+from reconciler.proxy.guard import is_for_this_node
 from reconciler.proxy.headers import RETRIED
 from reconciler.proxy.replicas import HERE, Ranking, Wish
 from reconciler.proxy.route_table import Choice, Remote
@@ -55,24 +56,29 @@ class Dispatch:
         self._asked = asked
         self._named = named
         self._delivery = Delivery(gateway, asked)
-        self._wish = Wish(streams=asked.may_stream)
+        self._known_wish: Wish | None = None
         self._failure: Failure | None = None
         """Of the first try."""
 
     async def run(self) -> Problem | None:
         """None: it is answered."""
         choice = self._choose()
-        if isinstance(choice, Choice) and choice.route.serving:
+        if isinstance(choice, Problem):
+            return choice
+        if choice.route.serving:
             await self._look_for_key(choice)
-        while True:
             came = await self._send()
-            if isinstance(came, _Anew):
-                continue
-            if not isinstance(came, Failure):
+        else:
+            came = await self._here(choice)
+        while came is not None:
+            if isinstance(came, Problem):
                 return came
-            if came.cause is None or self._failure is not None:
-                return came.problem
-            self._failure = came
+            if isinstance(came, Failure):
+                if came.cause is None or self._failure is not None:
+                    return came.problem
+                self._failure = came
+            came = await self._send()
+        return None
 
     async def _send(self) -> _Came:
         choice, first = self._choose(), self._failure
@@ -94,7 +100,9 @@ class Dispatch:
         """A refusal, too, is counted with the model that it is about."""
         asked, now = self._asked, time.time()
         routes = self._gateway.routes
-        table = routes.alone() if asked.alone else routes.current()
+        table = routes.current()
+        if table.peers.all and is_for_this_node(asked.scope):
+            asked.alone, table = True, routes.alone()
         choice = route_table.choose(table, self._named, asked.path.types, now=now)
         model = choice.model if isinstance(choice, Problem) else choice.name
         if model is not None:
@@ -102,12 +110,18 @@ class Dispatch:
         return choice
 
     async def _look_for_key(self, choice: Choice) -> None:
-        affinity, body = choice.route.affinity, self._asked.body
-        if affinity is Affinity.NONE:
-            return
-        find = partial(affinity_key, affinity, self._asked.scope["headers"], body.text())
-        key = await self._gateway.peeking.do(find, size=body.size)
-        self._wish = replace(self._wish, affinity=affinity, key=key)
+        affinity, body, key = choice.route.affinity, self._asked.body, None
+        if affinity is not Affinity.NONE:
+            find = partial(affinity_key, affinity, self._asked.scope["headers"], body.text())
+            key = await self._gateway.peeking.do(find, size=body.size)
+        self._known_wish = Wish(affinity=affinity, key=key, streams=self._asked.may_stream)
+
+    @property
+    def _wish(self) -> Wish:
+        """Without a key, where no other replica was there as the request came."""
+        if self._known_wish is None:
+            self._known_wish = Wish(streams=self._asked.may_stream)
+        return self._known_wish
 
     @property
     def _tried(self) -> tuple[Address | None, ...]:
@@ -133,9 +147,10 @@ class Dispatch:
         if address is HERE:
             return choice
         remote = next(each for each in choice.route.serving if each.peer.address == address)
-        streams = self._asked.may_stream
-        visit = self._gateway.visits.begin(choice.name, address, streams=streams)
-        return _There(choice=choice, remote=remote, visit=visit)
+        return _There(choice=choice, remote=remote, visit=self._begin(choice.name, address))
+
+    def _begin(self, model: ModelName, address: Address | None) -> Visit:
+        return self._gateway.visits.begin(model, address, streams=self._asked.may_stream)
 
     async def _here(self, choice: Choice) -> _Came:
         turns, name, own = self._gateway.turns, choice.name, choice.route.here
@@ -143,18 +158,24 @@ class Dispatch:
         look = partial(self._look, name) if choice.route.serving else None
         try:
             async with turns.turn(name, own.max_in_flight, look) as turn:
-                if isinstance(turn.found, _There):
-                    return await self._there(turn.found)
-                if turn.found is not None:
-                    return _ANEW
                 if turn.waited:
-                    again = self._choose()
-                    if isinstance(again, Problem):
+                    if isinstance(turn.found, _There):
+                        return await self._there(turn.found)
+                    again = _ANEW if turn.found is not None else self._choose()
+                    if not isinstance(again, Choice):
                         return again
                     if again.endpoint is None or again.name != name:
                         return _ANEW
                     choice = again
-                return await self._at_backend(choice)
+                # Nothing may be awaited between the choice and the count: a process is stopped once
+                # it has no endpoint in the status and nothing in flight.
+                endpoint = choice.endpoint
+                assert endpoint is not None
+                with self._gateway.traffic.request(name, endpoint.nonce) as request:
+                    if not choice.route.serving:
+                        return await self._delivery.to_backend(choice, request, None)
+                    with self._begin(name, HERE) as visit:
+                        return await self._delivery.to_backend(choice, request, visit)
         except QueueFull:
             return errors.queue_full(name, turns.queue_length)
         except WaitedTooLong:
@@ -169,18 +190,6 @@ class Dispatch:
         found = ranking.with_a_slot_away()
         away = None if found is None else self._at(choice, ranking, found)
         return away if isinstance(away, _There) else None
-
-    async def _at_backend(self, choice: Choice) -> Failure | None:
-        # Nothing may be awaited between the choice and the count: a process is stopped once it has
-        # no endpoint in the status and nothing in flight.
-        name, endpoint = choice.name, choice.endpoint
-        assert endpoint is not None
-        with self._gateway.traffic.request(name, endpoint.nonce) as request:
-            if not choice.route.serving:
-                return await self._delivery.to_backend(choice, request, None)
-            streams = self._asked.may_stream
-            with self._gateway.visits.begin(name, HERE, streams=streams) as visit:
-                return await self._delivery.to_backend(choice, request, visit)
 
     async def _there(self, found: _There) -> Failure | None:
         try:

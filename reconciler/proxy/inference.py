@@ -79,7 +79,6 @@ class _Request:
             body=body,
             peek=peek,
             query=query,
-            alone=self._gateway.routes.is_for_us_alone(self._scope),
         )
         return await Dispatch(self._gateway, self._asked, named=named).run()
 

@@ -102,7 +102,8 @@ class Turns:
         if queue is None:
             queue = self._queues[turn.model] = _Queue()
         queue.limit = turn.limit
-        queue.admit()
+        if queue.waiting:
+            queue.admit()
         if queue.open:
             queue.running += 1
         else:
@@ -137,7 +138,8 @@ class Turns:
 
     def _end(self, model: ModelName, queue: _Queue) -> None:
         queue.running -= 1
-        queue.admit()
+        if queue.waiting:
+            queue.admit()
         if not queue.running:
             del self._queues[model]
 
