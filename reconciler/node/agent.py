@@ -25,7 +25,7 @@ from reconciler.node.cluster import Cluster, open_cluster
 from reconciler.node.data_folder import DataFolder
 from reconciler.node.manifest_news import tell_of_manifest
 from reconciler.node.parts import Parts, assembled
-from reconciler.node.shutdown import Shutdown, leave_all, stop_all, why_not_left
+from reconciler.node.shutdown import Shutdown, leave_all, let_through, stop_all, why_not_left
 from reconciler.plan.desired import Timeouts
 from reconciler.plan.ending import OnExit
 from reconciler.plan.ids import ModelName, NodeName
@@ -159,7 +159,9 @@ async def _run(
             EventKind.AGENT_ENDING, f"{shutdown.cause}: new work is refused, backends are {fate}"
         )
         parts.reconciler.end(stays)
+        passing = tasks.create_task(let_through(parts.visits, shutdown.hurry), name="passing")
         survivors = await _end_backends(parts, stays)
+        await passing
         parts.reconciler.close()
         await ticking
         following.cancel()

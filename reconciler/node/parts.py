@@ -84,6 +84,7 @@ from reconciler.proxy.forward import Upstream
 from reconciler.proxy.inflight import Traffic
 from reconciler.proxy.management import Management
 from reconciler.proxy.peers.side import ALONE, ClusterSide
+from reconciler.proxy.visits import Visits
 from reconciler.settings import Settings
 from reconciler.source.last_good import LastGood
 from reconciler.source.manifest_source import ManifestSource
@@ -92,10 +93,11 @@ from reconciler.source.manifest_source import ManifestSource
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
     """What has to be run, and what has to be ended. `closed`: ends the HTTP side, whose way to the
-    backends is `upstream`."""
+    backends is `upstream`. `visits`: requests at them, and at peers."""
 
     app: ASGIApp
     upstream: Upstream
+    visits: Visits
     closed: asyncio.Event
     journal: Journal
     source: ManifestSource
@@ -321,7 +323,7 @@ async def assembled(
             clock=clock,
             status=board.current,
         )
-        upstream = Upstream()
+        upstream, visits = Upstream(), Visits()
         yield Parts(
             app=create_app(
                 board,
@@ -345,9 +347,11 @@ async def assembled(
                 pulse=publisher.pulse,
                 upstream=upstream,
                 cluster=cluster,
+                visits=visits,
                 engines=engine_loads,
             ),
             upstream=upstream,
+            visits=visits,
             closed=closed,
             journal=journal,
             source=source,

@@ -6,6 +6,7 @@ What is left for the next agent (R9) is drained, too, since its answers pass thr
 import asyncio
 import os
 from collections.abc import Callable, Mapping
+from typing import Protocol
 
 import structlog
 
@@ -21,6 +22,12 @@ _log = structlog.get_logger("xgen.node")
 
 Which = Callable[[ModelName], bool]
 """Of which models."""
+
+
+class Away(Protocol):
+    """Requests that other nodes work on; the proxy counts them."""
+
+    async def wait_none_away(self) -> None: ...
 
 
 class Shutdown:
@@ -91,6 +98,20 @@ async def leave_all(
             group.create_task(stopper.drain(view.nonce, limit), name=f"drain:{view.model}")
     await backends.ends_settled(which)
     return _there(backends, which)
+
+
+async def let_through(away: Away, hurry: Hurry, seconds: float = Timeouts().drain) -> None:
+    """Let the requests end that other nodes work on: their answers pass through this agent."""
+    waits = {
+        asyncio.ensure_future(away.wait_none_away()),
+        asyncio.ensure_future(hurry.hurried.wait()),
+    }
+    try:
+        await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in waits:
+            task.cancel()
+        await asyncio.gather(*waits, return_exceptions=True)
 
 
 def _there(backends: Backends, which: Which) -> list[BackendView | Leftover]:

@@ -1,5 +1,6 @@
 """Requests at replicas, this node's own and others': counted, timed, and what came of them."""
 
+import asyncio
 import time
 from collections import Counter
 from collections.abc import Collection
@@ -21,10 +22,16 @@ class Visits:
         self.first_bytes = FirstBytes()
         self.away: Counter[tuple[Address, ModelName]] = Counter()
         """Under way at other nodes."""
+        self._none_away = asyncio.Event()
 
     def begin(self, model: ModelName, address: Address | None, *, streams: bool) -> "Visit":
         """Counted from now on: `with` what comes back. `address`: None: on this node."""
         return Visit(self, (address, model), streams=streams)
+
+    async def wait_none_away(self) -> None:
+        while self.away:
+            self._none_away.clear()
+            await self._none_away.wait()
 
     def keep_only(self, replicas: Collection[Replica]) -> None:
         """Forget the others."""
@@ -92,5 +99,7 @@ class Visit:
             visits.away[address, model] -= 1
             if not visits.away[address, model]:
                 del visits.away[address, model]
+            if not visits.away:
+                visits._none_away.set()
         self.came(Outcome.NEITHER)
         visits.first_bytes.gone(replica, self._waiting, streams=self._streams)

@@ -20,27 +20,32 @@ TOKENS = "token0 token1 token2 "
 QUEUE_LENGTH = 100
 """How many may wait for a model with max_in_flight (docs/http.md)."""
 _NEVER = "--probe-well --first-byte-after 3600"
+_ENDLESS = "--probe-well --chunks 100000 --chunk-interval 0.05"
 
 
-def start_for_clients(agent: Agent) -> None:
+def start_for_clients(agent: Agent, **where: str) -> None:
     """`a`, alias `gpt-4o-mini`, and `embed` answer; `long` streams for ever; `slow` and `busy` (one
-    at a time) never begin; `off` is disabled; `stuck` loads for ever."""
-    agent.write(
-        manifest(
-            model("a", aliases="[gpt-4o-mini]", env='{STAND_IN: "--chunk-interval 0.02"}'),
-            model("embed", type="embedding"),
-            model("long", env='{STAND_IN: "--probe-well --chunks 100000 --chunk-interval 0.05"}'),
-            model("slow", env=f'{{STAND_IN: "{_NEVER}"}}'),
-            model("busy", max_in_flight="1", env=f'{{STAND_IN: "{_NEVER}"}}'),
-            model("off", enabled="false"),
-            model("stuck", env='{STAND_IN: "--ready-after 3600"}', priority="-1"),
-        )
-    )
+    at a time) never begin; `off` is disabled; `stuck` loads for ever.
+    `where`: fields of all of them."""
+    agent.write(for_clients(**where))
     agent.start()
     agent.wait_up()
     for name in ("a", "embed", "long", "slow", "busy"):
         agent.wait_state(name, "loaded")
     agent.wait_state("stuck", "loading")
+
+
+def for_clients(**where: str) -> str:
+    """Their manifest."""
+    return manifest(
+        model("a", aliases="[gpt-4o-mini]", env='{STAND_IN: "--chunk-interval 0.02"}', **where),
+        model("embed", type="embedding", **where),
+        model("long", env=f'{{STAND_IN: "{_ENDLESS}"}}', **where),
+        model("slow", env=f'{{STAND_IN: "{_NEVER}"}}', **where),
+        model("busy", max_in_flight="1", env=f'{{STAND_IN: "{_NEVER}"}}', **where),
+        model("off", enabled="false", **where),
+        model("stuck", env='{STAND_IN: "--ready-after 3600"}', priority="-1", **where),
+    )
 
 
 def counts(agent: Agent, name: str) -> Entry:

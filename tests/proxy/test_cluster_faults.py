@@ -241,6 +241,23 @@ async def test_a_backend_that_fails_before_a_byte_is_replaced_by_a_peer(
         assert nodes.under_way == 0
 
 
+async def test_a_connection_that_the_peer_has_closed_meanwhile_costs_nothing() -> None:
+    """linkerd2#5209: stale connections after a rollout (scenario 74)."""
+
+    async def answer_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(whole("200 OK"))
+        await read_request(reader)
+        reset(writer)
+
+    async with beside(answer_once, a=()) as (nodes, came):
+        for connections in (1, 2, 3):
+            answer = await nodes["a"].chat(ASK)
+            assert (answer.status, len(came)) == (200, connections)
+            assert "x-retried" not in answer.headers
+        assert not nodes.mates["node-a"].lost
+
+
 async def test_a_client_that_leaves_ends_the_work_at_the_peer(stand_in: StartStandIn) -> None:
     hangs = stand_in("--hang")
     async with fleet(a=(), b=(hangs.as_model(),)) as nodes:
