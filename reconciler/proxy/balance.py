@@ -1,10 +1,13 @@
 """Which of several replicas a request goes to, and why (PURE).
 
 Compared one after the other (design §10): the breaker; how loaded the replica would be with this
-request, in flight per slot, in steps of half its slots; how tight its KV cache or GPU memory is;
-its recent time to first byte, in steps of about a factor of two; in flight per slot exactly; the
+request, in steps of half its slots; how tight its KV cache or GPU memory is; the load exactly; the
 local node; a draw. Steps, because small differences that are old or noise shall not send everybody
-to one replica, and because a slow one shall rest while quick ones have slots to spare.
+to one replica.
+
+The load is what is in flight per slot, times how much longer its first bytes lately took than the
+best one's: 1, 2, 4, 8 or 16 times. That is about the time that a request takes there. In flight per
+slot alone would fill the slots of a slow replica as readily as those of a quick one.
 
 With an affinity the key's own order comes before all but the breaker: rendezvous hashing, weighted
 by slots. Who has more than its share of the load passes what comes on to the next in that order.
@@ -32,6 +35,7 @@ _TIGHT_KV = (0.8, 0.9, 0.95)
 _TIGHT_GPU_BYTES = 512 * 1024 * 1024
 _LEAST_SECONDS = 0.02
 """Shorter times to first byte are alike."""
+_MOST_DOUBLINGS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,17 +134,15 @@ _HELD_BACK = "held back because it has just come"
 def _scored(candidate: Candidate, draw: bytes, fastest: float) -> Scored:
     slots, chance = _slots(candidate), _chance(draw, candidate)
     held_back = _is_held_back(candidate, draw)
-    per_slot = (candidate.busy + 1) / slots + held_back
-    slower = math.log2(_first_byte(candidate) / fastest)
+    load = ((candidate.busy + 1) / slots + held_back) * _slowness(candidate, fastest)
     return Scored(
         candidate=candidate,
         score=(
             float(candidate.breaker not in _USABLE),
             candidate.pause_seconds,
-            math.ceil(2 * per_slot) - 1.0,
+            math.ceil(2 * load),
             float(_tightness(candidate)),
-            max(0.0, math.floor(slower + 0.5)),
-            per_slot,
+            load,
             float(candidate.address is not None),
             chance,
         ),
@@ -193,6 +195,12 @@ def _tightness(candidate: Candidate) -> int:
         return sum(usage >= step for step in _TIGHT_KV)
     free = candidate.gpu_free_bytes
     return int(free is not None and free < _TIGHT_GPU_BYTES)
+
+
+def _slowness(candidate: Candidate, fastest: float) -> float:
+    """A power of two, because smaller differences are noise."""
+    times = math.floor(math.log2(_first_byte(candidate) / fastest) + 0.5)
+    return 2.0 ** min(max(0, times), _MOST_DOUBLINGS)
 
 
 def _first_byte(candidate: Candidate) -> float:

@@ -12,7 +12,7 @@ from reconciler.proxy.breaker import Replica
 
 HALF_LIFE_SECONDS = 20.0
 """After which an answer counts half."""
-FORGET_SECONDS = 60.0
+FORGET_SECONDS = 120.0
 """Without any answer nothing is known of a replica any more: so a slow one is tried again."""
 SILENT_FACTOR = 3.0
 """A request that waits so many times longer than usual counts as an answer that took as long."""

@@ -171,8 +171,15 @@ ISSUE = tuple(
     )
     for load in (0.1, 0.3, 0.5, 0.7, 0.9)
 )
+ALIKE_REQUESTS = Scenario(
+    name="one of three 4 × slower, 30%, requests almost alike",
+    shapes=_SLOW,
+    arrivals=Arrivals(rate=2.7, seconds=800.0, spread=0.1),
+)
 BURSTS = Scenario(
-    name="the same, 60%, in bursts", shapes=_SLOW, arrivals=Arrivals(rate=5.4, burst=4)
+    name="one of three 4 × slower, 60%, in bursts",
+    shapes=_SLOW,
+    arrivals=Arrivals(rate=5.4, burst=4),
 )
 FAILING = Scenario(
     name="three alike, one fails for 60 s, 50%",
@@ -181,6 +188,7 @@ FAILING = Scenario(
 )
 SCENARIOS = (
     *ISSUE,
+    ALIKE_REQUESTS,
     BURSTS,
     Scenario(name="three alike, 70%", shapes=_ALIKE, arrivals=Arrivals(rate=8.4)),
     Scenario(name="three alike, 50%, in bursts", shapes=_ALIKE, arrivals=Arrivals(rate=6, burst=4)),

@@ -190,10 +190,11 @@ Lengths are log-normal: one second of work on average, a tenth of it before the 
 replica has 8 slots; with more than 4 requests at work each of them gets slower. Load is held
 against what all replicas can do together; bursts are four times the rate for 5 of every 20 s.
 Times are from the request to the end of its answer. Failed: refused, or not answered in
-{give_up:.0f} s. In the last two rows each of six nodes takes a sixth of the requests, and knows of
-the others what came with their answers, or is up to {look:.0f} s old. *Least connections* counts
-its own, as nginx and Envoy do; *two random choices* takes the less busy one by the agent's figures.
-None of the others has a breaker. `python -m tests.bench.balance` prints every figure.
+{give_up:.0f} s. In the last two rows of the first table each of six nodes takes a sixth of the
+requests, and knows of the others what came with their answers, or is up to {look:.0f} s old.
+*Least connections* counts its own, as nginx and Envoy do; *two random choices* takes the less busy
+one by the agent's figures. None of the others has a breaker.
+`python -m tests.bench.balance` prints every figure.
 
 **Following.** One agent, with stubs in another process for the others, each on a socket of its own,
 that tell of four models in 16 kB; {cluster.seconds:.0f} s for each figure of CPU. *A change is

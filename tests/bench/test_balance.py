@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from reconciler.proxy.balance import Candidate, Scored, explain, rank
 from tests.bench.balance import (
+    ALIKE_REQUESTS,
     FAILING,
     ISSUE,
     KEYED,
@@ -38,6 +40,17 @@ def test_with_one_slow_replica_p95_is_half_of_round_robins(scenario: Scenario, s
     assert ours.errors <= 0.001  # the longest of all, on the slow one
 
 
+@pytest.mark.parametrize("slots", [1, 2, 4])
+def test_it_is_so_too_where_requests_are_alike_and_slots_are_few(slots: int) -> None:
+    """Then p95 is the slow one's, unless it gets less than a twentieth."""
+    shapes = tuple(replace(each, slots=slots, batch=slots) for each in ALIKE_REQUESTS.shapes)
+    rate = 0.3 * 2.25 * slots
+    arrivals = replace(ALIKE_REQUESTS.arrivals, rate=rate, seconds=1000 / rate)
+    scenario = replace(ALIKE_REQUESTS, shapes=shapes, arrivals=arrivals)
+    ours, theirs = (figures(run(scenario, way)) for way in (Ours, WAYS["round robin"]))
+    assert ours.p95 <= theirs.p95 / 3
+
+
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=_name)
 def test_ours_is_nowhere_much_worse_than_the_best(scenario: Scenario) -> None:
     found = compared(scenario, WAYS)
@@ -47,9 +60,10 @@ def test_ours_is_nowhere_much_worse_than_the_best(scenario: Scenario) -> None:
     assert ours.errors <= min(each.errors for each in found.values())
 
 
-def test_under_load_a_slow_replica_gets_about_a_quarter_of_a_quick_ones_share() -> None:
-    quick, also_quick, slow = figures(run(ISSUE[-1], Ours)).shares
-    assert 0.2 < 2 * slow / (quick + also_quick) < 0.35
+def test_where_all_are_full_a_slow_replica_gets_about_a_quarter_of_a_quick_ones_share() -> None:
+    full = replace(ISSUE[-1], arrivals=Arrivals(rate=9.9))
+    quick, also_quick, slow = figures(run(full, Ours)).shares
+    assert 0.2 < 2 * slow / (quick + also_quick) < 0.3
 
 
 def test_a_replica_that_fails_at_once_draws_no_requests() -> None:

@@ -35,7 +35,7 @@ def of_explanation(explanation: Mapping[str, Any]) -> list[Candidate]:
 def _explained(figures: Mapping[str, Any]) -> Candidate:
     rest = dict(figures)
     for derived in ("score", "why", "admitted", "has_slot"):
-        del rest[derived]
+        rest.pop(derived, None)
     load = {name: rest.pop(name) for name in ("in_flight", "waiting", "queued", "kv_usage")}
     address = rest.pop("address")
     host, _, port = (address or "").rpartition(":")

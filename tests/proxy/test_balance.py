@@ -51,15 +51,16 @@ def test_one_figure_decides(better: Candidate, worse: Candidate) -> None:
         assert names(rank([worse, better], tie=tie)) == ["b", "a"]
 
 
-def test_a_load_that_is_half_of_the_slots_higher_outweighs_the_time_to_first_byte() -> None:
-    slow, quick = candidate("slow", first_byte_seconds=4.0), candidate("quick", in_flight=3)
-    assert names(rank([slow, candidate("quick", first_byte_seconds=1.0, in_flight=3)]))[0] == (
-        "quick"
-    )
-    assert names(rank([slow, candidate("quick", first_byte_seconds=1.0, in_flight=4)]))[0] == (
-        "slow"
-    )
-    assert names(rank([slow, quick]))[0] == "slow"  # nothing to hold it against
+@pytest.mark.parametrize(("in_flight", "first"), [(0, "quick"), (2, "quick"), (4, "slow")])
+def test_a_request_goes_where_it_is_done_first(in_flight: int, first: str) -> None:
+    slow = candidate("slow", first_byte_seconds=4.0)
+    quick = candidate("quick", in_flight=in_flight, first_byte_seconds=1.0)
+    assert names(rank([slow, quick]))[0] == first
+
+
+def test_one_whose_time_to_first_byte_is_unknown_gets_to_be_known() -> None:
+    known, unknown = candidate("a", in_flight=1, first_byte_seconds=0.1), candidate("b")
+    assert names(rank([known, unknown])) == ["b", "a"]
 
 
 def test_small_differences_in_the_time_to_first_byte_are_noise() -> None:
