@@ -20,6 +20,7 @@ from reconciler.status import Json, Status
 
 MOST_WAIT_SECONDS = 60.0
 _PAUSE_SECONDS = 1.0
+_FIGURES_SECONDS = 0.1
 _MOST_WAITING = 2000
 """Who comes past that is answered at once: anybody who reaches the port may ask."""
 
@@ -65,6 +66,9 @@ class Bulletin:
         self._waiting = 0
         self._body = b""
         self._told = (-1, False)
+        self._small = b""
+        self._small_is = (-1, False)
+        self._small_at = float("-inf")
         self._told_at = float("-inf")
         self._told_draining = False
 
@@ -145,6 +149,13 @@ class Bulletin:
         return {**shown, "agent_id": self._agent_id}
 
     def _unchanged(self) -> bytes:
+        """The same one to all who come within a moment."""
+        now = asyncio.get_running_loop().time()
+        if self._small_is != self._now() or now - self._small_at >= _FIGURES_SECONDS:
+            self._small, self._small_is, self._small_at = self._figures(), self._now(), now
+        return self._small
+
+    def _figures(self) -> bytes:
         status = self._board.current()
         loads = {model.name: self._load.figures(model.name) for model in status.models}
         return json_text.encode(

@@ -1,9 +1,10 @@
 """Follows every other agent that discovery finds, and knows all of them at any moment."""
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 from reconciler.plan.ids import ModelName
 from reconciler.plan.peering import Address
@@ -16,6 +17,7 @@ from reconciler.proxy.peers.peer import NOBODY, Latest, Peer, Peers
 GONE_SECONDS = 60.0
 """For which one that is listed no more, and cannot be reached, is still shown."""
 _LOOK_SECONDS = 1.0
+"""Between looks for those whose time is over."""
 
 
 class Clock(Protocol):
@@ -36,6 +38,7 @@ class Members(Protocol):
     """See `Discovery`."""
 
     def current(self) -> Listed: ...
+    async def newer_than(self, seen: Any) -> Listed: ...
     def not_a_peer(self, address: Address) -> None: ...
     def same_agent(self, address: Address, other: Address) -> None: ...
     def apart(self, address: Address) -> None: ...
@@ -99,8 +102,11 @@ class PeersFollowed:
         """Until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             while True:
-                self._match(self._members.current().addresses, tasks)
-                await asyncio.sleep(_LOOK_SECONDS)
+                listed = self._members.current()
+                self._match(listed.addresses, tasks)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_LOOK_SECONDS):
+                        await self._members.newer_than(listed)
 
     def _match(self, listed: tuple[Address, ...], tasks: asyncio.TaskGroup) -> None:
         for address in listed:

@@ -31,6 +31,11 @@ class Listed:
     def current(self) -> "Listed":
         return self
 
+    async def newer_than(self, seen: object) -> "Listed":
+        """Nobody says so: it is looked at again after a while."""
+        await asyncio.Event().wait()
+        return self
+
     def not_a_peer(self, address: Address) -> None:
         self.strangers.append(address)
         self.addresses = tuple(each for each in self.addresses if each != address)
