@@ -8,6 +8,7 @@ import aiohttp
 from yarl import URL
 
 from reconciler.errors import Transient
+from reconciler.plan.peering import Address
 from reconciler.proxy import outgoing
 from reconciler.proxy.outgoing import Attempt, Connector, Data
 
@@ -66,6 +67,11 @@ class Upstream:
         await self._fresh.close()  # first: what the other loses is not tried again
         await self._pooled.close()
 
+    def give_up(self, address: Address, quiet_seconds: float) -> None:
+        """See `Connector`. Its requests fail as if the connection had been reset."""
+        for connector in (self._pooled, self._fresh, self.peers):
+            connector.give_up(address, quiet_seconds)
+
     async def send(self, call: Call, attempt: Attempt) -> aiohttp.ClientResponse:
         """The head of the answer. Raises BackendUnreachable or BackendLost.
 
@@ -77,7 +83,7 @@ class Upstream:
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as exc:
             raise BackendUnreachable(f"cannot connect to {call.at}: {exc}") from exc
         except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as exc:
-            if attempt.new_connection or attempt.heard:
+            if attempt.new_connection or attempt.heard or attempt.given_up:
                 raise _lost(call, attempt, exc) from exc
         except aiohttp.ClientError as exc:
             cause = f"cannot read the answer of {call.at}: {exc}"
@@ -102,7 +108,8 @@ async def _request(connector: Connector, call: Call, attempt: Attempt) -> aiohtt
 
 
 def _lost(call: Call, attempt: Attempt, exc: Exception) -> BackendLost:
-    return BackendLost(f"cannot get an answer from {call.at}: {exc}", heard=attempt.heard)
+    cause = "it is not reached any more, and has sent nothing" if attempt.given_up else exc
+    return BackendLost(f"cannot get an answer from {call.at}: {cause}", heard=attempt.heard)
 
 
 def _as_data(body: bytes | Pieces) -> Data:

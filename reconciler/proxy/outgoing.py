@@ -22,6 +22,8 @@ from aiohttp.tracing import Trace
 from multidict import CIMultiDict
 from yarl import URL
 
+from reconciler.plan.peering import Address
+
 _CONNECT_SECONDS = 5.0
 """Backends are on this host, peers near: who takes no connection in this time will not."""
 _VANISHED = (
@@ -45,20 +47,28 @@ Data = bytes | IO[bytes] | AsyncIterator[bytes]
 
 @dataclass(slots=True)
 class Attempt:
-    """How far a request is. `under_way`: the other side reads it. `heard`: something came back."""
+    """How far a request is. `under_way`: the other side reads it. `heard`: something came back.
+    `given_up`: by `Connector.give_up`."""
 
     new_connection: bool = False
     under_way: bool = False
     heard: bool = False
+    given_up: bool = False
 
 
 class _Protocol(ResponseHandler):
-    """Notes that something came: a reset before is another thing than one after."""
+    """Notes that something came, and when: a reset before is another thing than one after."""
 
     heard = False
+    given_up = False
+    quiet_since = 0.0
+
+    def begin(self) -> None:
+        """Another request."""
+        self.heard, self.quiet_since = False, self._loop.time()
 
     def data_received(self, data: bytes) -> None:
-        self.heard = True
+        self.heard, self.quiet_since = True, self._loop.time()
         super().data_received(data)
 
 
@@ -74,6 +84,19 @@ class Connector(aiohttp.TCPConnector):
                 limit=0, keepalive_timeout=keepalive_seconds, socket_factory=_new_socket
             )
         self._factory = partial(_Protocol, loop=self._loop)  # type: ignore[assignment]
+
+    def give_up(self, address: Address, quiet_seconds: float) -> None:
+        """Cut off what waits for an answer from there, or for more of one, and has waited in vain
+        for so long."""
+        for protocol in list(self._acquired):
+            transport = protocol.transport
+            if not isinstance(protocol, _Protocol) or transport is None:
+                continue
+            if self._loop.time() - protocol.quiet_since < quiet_seconds:
+                continue
+            if transport.get_extra_info("peername")[:2] == (address.host, address.port):
+                protocol.given_up = True
+                transport.abort()
 
     async def _create_connection(
         self,
@@ -149,7 +172,7 @@ async def _send(connector: Connector, request: _Request) -> aiohttp.ClientRespon
     connection = await connector.connect(request, [], _TIMEOUT)
     protocol = connection.protocol
     assert isinstance(protocol, _Protocol)
-    protocol.heard = False
+    protocol.begin()
     try:
         protocol.set_response_params(
             skip_payload=request.method == "HEAD",
@@ -167,6 +190,7 @@ async def _send(connector: Connector, request: _Request) -> aiohttp.ClientRespon
             raise
     except BaseException:
         request.attempt.heard = protocol.heard
+        request.attempt.given_up = protocol.given_up
         connection.close()
         raise
 

@@ -168,9 +168,8 @@ def _wait_seconds(replica: Unready, now: float) -> int:
 
 
 def _causes(ranked: Sequence[Unready]) -> str:
-    if len(ranked) == 1:
-        only = ranked[0]
-        return only.cause
+    if len(ranked) == 1 and ranked[0].reachable:
+        return ranked[0].cause
     said = [f"on {each.node} {each.cause}" for each in ranked[:_SHOWN]]
     if len(ranked) > _SHOWN:
         said.append(f"and on {len(ranked) - _SHOWN} more nodes it does not serve either")
