@@ -65,7 +65,8 @@ class Member(Agent):
         try:
             return wait_for(look, what=what, seconds=seconds)
         except AssertionError as exc:
-            raise AssertionError(f"{exc}\nview: {self.view()}\nlog:\n{self.recent_log}") from exc
+            shown = "\n".join(_gist(self.view()))
+            raise AssertionError(f"{exc}\n{shown}\nlog:\n{self.recent_log}") from exc
 
     def wait_reachable(self, node: str, reachable: bool, *, seconds: float = 60.0) -> Entry:
         """How it shows that node, once it does or does not reach it."""
@@ -98,6 +99,14 @@ def serving(view: dict[str, Entry], model: str) -> set[str]:
         for node, server in view.items()
         if any(entry["name"] == model for entry in server["loaded_models"])
     }
+
+
+def _gist(view: dict[str, Entry]) -> Iterator[str]:
+    """For the message of a failed test."""
+    for node, server in view.items():
+        yield f"{node}: {server['reason'] or 'reachable'}"
+        for entry in server["models"]:
+            yield f"    {entry['name']}: {entry['state']}: {entry['reason']}"
 
 
 @dataclass(kw_only=True)

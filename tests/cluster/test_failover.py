@@ -1,0 +1,137 @@
+"""A model that this node does not have, while one of the two nodes that have it is harmed.
+
+A request that nothing has come back of goes to the other one; none hangs; the view tells why, and
+afterwards all is as it was.
+"""
+
+import shutil
+import time
+from collections.abc import Callable, Iterator
+
+import openai
+import pytest
+
+from tests.cluster.agents import Cluster
+from tests.cluster.load import Load, chats
+from tests.e2e.clients import HELLO, TOKENS
+from tests.e2e.manifests import REAL_PREFIX, manifest, model, real_model
+from tests.model_files import gemma
+
+pytestmark = [pytest.mark.net, pytest.mark.timeout(300)]
+
+_TWO = model("two", nodes="[node-b, node-c]", env='{STAND_IN: "--chunk-interval 0.02"}')
+_REAL = real_model("gemma", "ctx_size: 1024, parallel: 2", nodes="[node-c]").replace(
+    "backend: auto", "backend: xllamacpp"
+)
+
+
+@pytest.fixture
+def cluster(lasting_cluster: Cluster) -> Cluster:
+    """b and c serve `two`, c a real model; everybody is asked at a."""
+    a = lasting_cluster.members["a"]
+    stored = a.hub / REAL_PREFIX / "gemma.gguf"
+    if not stored.exists():
+        stored.parent.mkdir(parents=True)
+        shutil.copyfile(gemma(), stored)
+    lasting_cluster.write(manifest(_TWO, _REAL))
+    lasting_cluster.heal()
+    a.wait_serving("two", "node-b", "node-c")
+    a.wait_serving("gemma", "node-c")
+    return lasting_cluster
+
+
+@pytest.fixture
+def load(cluster: Cluster) -> Iterator[Load]:
+    with chats(cluster.members["a"].url, "two", 6) as load:
+        load.wait_more(40)
+        assert load.nodes == {"node-b/two", "node-c/two"}
+        yield load
+
+
+def test_a_real_model_on_one_node_answers_by_way_of_another(cluster: Cluster) -> None:
+    prompt = "Q: What is the capital of France?\nA:"
+    for member in cluster.members.values():
+        with openai.OpenAI(base_url=f"{member.url}/v1", api_key="none", max_retries=0) as client:
+            assert "gemma" in {each.id for each in client.models.list()}
+            told = client.completions.with_raw_response.create(
+                model="gemma", prompt=prompt, max_tokens=3, temperature=0
+            )
+            assert told.headers["x-served-by"] == "node-c/gemma"
+            assert "Paris" in told.parse().choices[0].text
+            stream = client.completions.create(
+                model="gemma", prompt=prompt, max_tokens=3, temperature=0, stream=True
+            )
+            assert "Paris" in "".join(chunk.choices[0].text for chunk in stream)
+
+
+def _kill(cluster: Cluster) -> None:
+    cluster.members["c"].kill()
+
+
+def _die(cluster: Cluster) -> None:
+    cluster.members["c"].die()
+
+
+def _cut(cluster: Cluster) -> None:
+    cluster.network.cut("c")
+
+
+def _freeze(cluster: Cluster) -> None:
+    cluster.members["c"].freeze()
+
+
+@pytest.mark.parametrize("harm", [_kill, _die, _cut, _freeze])
+def test_what_has_not_begun_is_answered_by_the_other_node(
+    cluster: Cluster, load: Load, harm: Callable[[Cluster], None]
+) -> None:
+    a = cluster.members["a"]
+    harm(cluster)
+    gone = a.wait_reachable("node-c", False)
+    assert gone["reason"]
+    since = time.monotonic()
+    load.wait_more(40)
+    load.finish()
+    assert [each for each in load.failed if not each.began] == []
+    assert load.nodes_since(since) == {"node-b/two"}
+    cluster.heal()
+    a.wait_serving("two", "node-b", "node-c")
+    with chats(a.url, "two", 6) as again:
+        again.wait_more(60)
+    assert again.failed == []
+    assert again.nodes == {"node-b/two", "node-c/two"}
+
+
+def test_a_slow_lossy_node_costs_no_request(cluster: Cluster, load: Load) -> None:
+    cluster.network.delay("c", 200)
+    cluster.network.lose("c", 5)
+    load.wait_more(100)
+    load.finish()
+    assert load.failed == []
+
+
+def test_a_node_without_a_record_goes_on_serving_until_it_is_let_go(
+    cluster: Cluster, load: Load
+) -> None:
+    a = cluster.members["a"]
+    cluster.names.tell(*cluster.addresses("a", "b"))
+    a.wait_view(lambda view: "node-c" not in view, what="a lets node-c go")
+    since = time.monotonic()
+    load.wait_more(40)
+    load.finish()
+    assert load.failed == []
+    assert load.nodes_since(since) == {"node-b/two"}
+
+
+def test_a_model_without_another_replica_is_said_to_be_out_of_reach(cluster: Cluster) -> None:
+    a = cluster.members["a"]
+    cluster.network.cut("c")
+    a.wait_reachable("node-c", False)
+    answer = a.post("/v1/completions", {"model": "gemma", "prompt": "One", "max_tokens": 1})
+    assert answer.status_code == 503
+    assert "node-c" in answer.json()["error"]["message"]
+    assert int(answer.headers["retry-after"]) > 0
+    cluster.heal()
+    answer = a.post("/v1/completions", {"model": "gemma", "prompt": "One", "max_tokens": 1})
+    assert answer.headers["x-served-by"] == "node-c/gemma"
+    said = a.post("/v1/chat/completions", {"model": "two", "messages": HELLO}).json()
+    assert said["choices"][0]["message"]["content"] == TOKENS
