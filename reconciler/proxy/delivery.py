@@ -33,6 +33,8 @@ _LATER_THAN_PEERS = 1.5
 """How much later than a node of its own a stream from a peer gets a heartbeat from here: the peer
 sends some itself, and two are one too many."""
 
+_REFUSALS = (404, 421, 429, 503)
+
 log = structlog.get_logger()
 
 
@@ -211,7 +213,8 @@ class Delivery:
         return Failure(at=address, cause=cause, problem=problem)
 
     def _call_to(self, choice: Choice, remote: Remote) -> Call:
-        """The peer shall mean the same model as we do, also where the body says none."""
+        """The peer shall mean the same model as we do, also where the body says none; and it shall
+        be the one that we mean: its address may be another's by now."""
         asked, node = self._asked, self._gateway.routes.current().status.node
         query = asked.query
         if asked.peek.model is None:
@@ -220,6 +223,7 @@ class Delivery:
         more = [
             (b"x-request-id", self._request_id),
             *guard.marks(node=node, token=self._gateway.cluster.token),
+            (b"x-target-server", str(remote.peer.node).encode()),
         ]
         given = [field for field in asked.scope["headers"] if field[0] != headers.DEBUG]
         return Call(
@@ -273,5 +277,5 @@ def _both(one: Callable[[], None], other: Callable[[], None]) -> Callable[[], No
 
 
 def _did_not_start(status: int, given: list[Header]) -> bool:
-    refused = (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS)
-    return status in refused and headers.first(given, NOT_STARTED[0]) == NOT_STARTED[1]
+    """It takes none, has the model no more, or is another node than we thought."""
+    return status in _REFUSALS and headers.first(given, NOT_STARTED[0]) == NOT_STARTED[1]

@@ -14,7 +14,7 @@ from reconciler.proxy import json_text
 Header = tuple[bytes, bytes]
 
 NOT_STARTED: Header = (b"x-xgen-not-started", b"1")
-"""On a 503 or 429: the request certainly reached no backend, so it may be sent elsewhere."""
+"""The request certainly reached no backend, so it may be sent elsewhere."""
 
 COME_SOON: Header = (b"retry-after", b"5")
 """On a 503 of a path for operators."""
@@ -161,7 +161,13 @@ def unknown_model(name: str, known: tuple[str, ...], *, alone: bool = True) -> P
     who = "this node" if alone else "the cluster"
     serves = f"{who} knows {', '.join(known)}" if known else f"{who} has no models"
     message = f"cannot find model {name[:_SHOWN_CHARACTERS]!r}: {serves}"
-    return Problem(status=404, code="model_not_found", message=message, param="model")
+    return Problem(
+        status=404,
+        code="model_not_found",
+        message=message,
+        param="model",
+        headers=(NOT_STARTED,),
+    )
 
 
 def node_starting(because: str) -> Problem:

@@ -47,12 +47,14 @@ RESENT = {
     "a reset": (saying(b"", then_reset=True), "lost"),
     "503": (saying(whole("503 Busy", NOT_STARTED, "Retry-After: 5")), "not_started"),
     "429": (saying(whole("429 Busy", NOT_STARTED)), "not_started"),
+    "404": (saying(whole("404 No", NOT_STARTED)), "not_started"),
+    "421": (saying(whole("421 Not me", NOT_STARTED)), "not_started"),
 }
 SHOWN = {
     "503": (whole("503 Busy", "Retry-After: 5"), 503),
     "429": (whole("429 Busy"), 429),
     "500": (whole("500 Broken", NOT_STARTED), 500),
-    "404": (whole("404 No", NOT_STARTED), 404),
+    "404": (whole("404 No"), 404),
 }
 BROKEN = {
     "garbage": saying(b"\x16\x03\x01 this is not HTTP\r\n\r\n"),

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from reconciler.plan.ids import NodeName
 from reconciler.plan.phase import State
 from tests.proxy.agent import Agent
 from tests.proxy.builders import KEY, model
@@ -131,3 +132,22 @@ async def test_a_node_that_does_not_know_its_models_yet_uses_its_peers(llm: Stan
         assert (await nodes["a"].chat({"model": "llm"})).status == 200
         assert (await nodes["a"].get("/v1/models")).json["data"][0]["id"] == "llm"
         assert (await nodes["a"].chat({"model": "no"})).error["code"] == "node_starting"
+
+
+async def test_a_peer_that_has_the_model_no_more_is_passed_over(llm: StandIn) -> None:
+    async with fleet(a=(), b=(llm.as_model(),), c=(llm.as_model(),)) as nodes:
+        nodes.mates["node-a"].freeze()
+        nodes.load("c", in_flight=5)
+        nodes["b"].board.set()
+        answer = await nodes["a"].chat({"model": "llm"})
+        assert (answer.status, answer.headers["x-served-by"]) == (200, "node-c/llm")
+        assert answer.headers["x-retried"] == "1"
+
+
+async def test_an_address_that_is_another_nodes_by_now_is_passed_over(llm: StandIn) -> None:
+    async with fleet(a=(), b=(llm.as_model(),), c=(llm.as_model(),)) as nodes:
+        nodes.mates["node-a"].freeze()
+        nodes.load("c", in_flight=5)
+        nodes["b"].board.put(replace(nodes["b"].board.now, node=NodeName("node-x")))
+        answer = await nodes["a"].chat({"model": "llm"})
+        assert (answer.status, answer.headers["x-served-by"]) == (200, "node-c/llm")

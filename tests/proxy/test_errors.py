@@ -12,6 +12,7 @@ from reconciler.plan.desired import ModelType
 from reconciler.plan.phase import State
 from reconciler.proxy import cluster_errors, errors, unready
 from reconciler.proxy.errors import Problem, Typed
+from reconciler.proxy.peers import problems
 from reconciler.proxy.peers.peer import Peer
 from reconciler.proxy.unready import Unready
 from tests.proxy.builders import model
@@ -32,7 +33,7 @@ def _problems() -> dict[str, Problem]:
     """One of each function that makes some, and of each state of a replica."""
     makers: dict[str, Callable[..., Problem]] = {
         f"{module.__name__}.{name}": maker
-        for module in (errors, cluster_errors, unready)
+        for module in (errors, cluster_errors, problems, unready)
         for name, maker in inspect.getmembers(module, inspect.isfunction)
         if get_type_hints(maker).get("return") is Problem and maker.__module__ == module.__name__
     }
