@@ -69,7 +69,7 @@ class Replicas:
         self._local = local
         self._loads = loads
         self._visits = visits
-        self._told: dict[Replica, ModelLoad] = {}
+        visits.sent.follow(self._newest)
         self._serving: dict[Nonce, float | None] = {}
         self._of: RouteTable | None = None
 
@@ -92,7 +92,6 @@ class Replicas:
     def heard(self, model: ModelName, address: Address, load: ModelLoad) -> None:
         """It came with an answer."""
         self._loads.heard(address, model, load)
-        self._note_told((address, model))
 
     def failed(self, address: Address, because: str) -> None:
         self._loads.failed(address, because)
@@ -117,11 +116,10 @@ class Replicas:
         peer, model = remote.peer, remote.model
         assert peer.node is not None
         replica = (peer.address, model.name)
-        load = self._note_told(replica)
         return Candidate(
             node=peer.node,
             address=peer.address,
-            load=load,
+            load=self._loads.load(peer.address, model.name),
             unreported=self._visits.sent.unreported(replica),
             slots=model.max_in_flight,
             gpu_free_bytes=peer.gpu_free_bytes,
@@ -131,15 +129,10 @@ class Replicas:
             pause_seconds=self._visits.breakers.retry_seconds(replica, now),
         )
 
-    def _note_told(self, replica: Replica) -> ModelLoad:
-        """The newest figures: they may have come with an answer, or by the peer's follower."""
+    def _newest(self, replica: Replica) -> ModelLoad | None:
+        """They may have come with an answer, or by the peer's follower."""
         address, model = replica
-        assert address is not None
-        load = self._loads.load(address, model)
-        if self._told.get(replica) is not load:
-            self._told[replica] = load
-            self._visits.sent.told(replica)
-        return load
+        return None if address is None else self._loads.load(address, model)
 
     def _forget(self, table: RouteTable, now: float) -> None:
         """What is gone; and of what has come, since when it serves."""
@@ -151,7 +144,6 @@ class Replicas:
         here = [(HERE, model.name) for model in table.status.models]
         kept: set[Replica] = {*away, *here}
         self._visits.keep_only(kept)
-        self._told = {each: load for each, load in self._told.items() if each in kept}
 
 
 def _since(began: float | None, now: float) -> float | None:

@@ -54,13 +54,15 @@ class View:
     told: dict[int, ModelLoad] = field(default_factory=dict)
     ledger: Sent = field(default_factory=Sent)
 
+    def __post_init__(self) -> None:
+        self.ledger.follow(lambda subject: self.told.get(subject[0].port) if subject[0] else None)
+
     def look(self) -> None:
         for number in range(len(self.replicas)):
             self.hear(number)
 
     def hear(self, number: int) -> None:
         self.told[number] = load_of(self.replicas[number])
-        self.ledger.told(self.subject(number))
 
     def load(self, number: int) -> ModelLoad:
         if number == self.here:
