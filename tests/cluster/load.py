@@ -3,7 +3,7 @@
 import itertools
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,14 +20,16 @@ _LIMIT_SECONDS = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """`asked_at`: monotonic seconds. `text`: what was answered; `began`: whether any of it came.
-    `error`: None: it was answered whole. `served_by` and `retried`: as its headers say."""
+    """`asked_at`: monotonic seconds; it took `seconds`. `text`: what was answered; `began`: whether
+    any of it came. `error`: None: it was answered whole. The others: as its headers say."""
 
     asked_at: float
+    seconds: float = 0.0
     text: str = ""
     began: bool = False
     served_by: str | None = None
     retried: bool = False
+    route: str | None = None
     error: str | None = None
 
 
@@ -81,7 +83,14 @@ def under_load(askers: Sequence[Callable[[], Outcome]]) -> Iterator[Load]:
         load.finish()
 
 
-def ask(client: httpx.Client, url: str, model: str, *, stream: bool, **headers: str) -> Outcome:
+def ask(
+    client: httpx.Client,
+    url: str,
+    model: str,
+    headers: Mapping[str, str] | None = None,
+    *,
+    stream: bool,
+) -> Outcome:
     """A chat, and what came of it, byte by byte."""
     body = {"model": model, "messages": HELLO, "stream": stream}
     asked_at, began, text, answer = time.monotonic(), False, "", None
@@ -101,10 +110,12 @@ def ask(client: httpx.Client, url: str, model: str, *, stream: bool, **headers: 
         error = repr(exc)
     return Outcome(
         asked_at=asked_at,
+        seconds=time.monotonic() - asked_at,
         text=text,
         began=began,
         served_by=answer.headers.get("x-served-by") if answer else None,
         retried=answer is not None and "x-retried" in answer.headers,
+        route=answer.headers.get("x-xgen-route") if answer else None,
         error=error,
     )
 
