@@ -25,7 +25,8 @@ def model_entry(name: str = "llm", **more: Any) -> dict[str, Any]:
 
 @dataclass
 class StubPeer:
-    """`fields` are of its server object. `old`: of a release without waiting."""
+    """`fields` are of its server object. `old`: of a release without waiting. `hangs_up`: it ends
+    each connection after an answer, and has not said so before."""
 
     node: str = "stub"
     agent_id: str = "stub-id"
@@ -33,6 +34,7 @@ class StubPeer:
     fields: dict[str, Any] = field(default_factory=dict)
     load: dict[str, Any] = field(default_factory=dict)
     old: bool = False
+    hangs_up: bool = False
     asked: list[dict[str, str]] = field(default_factory=list)
     open_connections: int = 0
     told_whole: int = 0
@@ -99,7 +101,7 @@ class _Connection(asyncio.Protocol):
     async def _answer(self, asked: dict[str, str], *, close: bool) -> None:
         body = await self._peer.answer(asked)
         self._transport.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
-        if close:
+        if close or self._peer.hangs_up:
             self._transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:

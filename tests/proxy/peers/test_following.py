@@ -1,5 +1,6 @@
 """One agent follows another, both on real sockets."""
 
+import asyncio
 from dataclasses import replace
 from functools import partial
 
@@ -7,6 +8,7 @@ from reconciler.plan.ids import ModelName, NodeName
 from tests.proxy.agent import Agent, running_agent
 from tests.proxy.builders import model
 from tests.proxy.peers.members import following, local
+from tests.proxy.peers.raw_peer import as_json, hangs, raw_peer
 from tests.proxy.peers.stub_peer import StubPeer, model_entry, stub_peers
 
 
@@ -105,6 +107,35 @@ async def test_what_routing_meets_counts_at_once_and_a_probe_takes_it_back() -> 
             assert (follows.one.reachable, follows.one.because) == (False, "reset the connection")
         await follows.until_seen()
         assert len(peer.asked) <= 4
+
+
+async def test_a_connection_that_ended_meanwhile_is_no_failure() -> None:
+    """linkerd2#5209: stale connections after a rollout."""
+    peer = StubPeer(hangs_up=True)
+    async with stub_peers([peer]) as addresses, following(*addresses) as follows:
+        since = (await follows.until_seen()).since
+        for _ in range(3):
+            asked = len(peer.asked)
+            peer.change()
+            await follows.until(partial(_more, peer, asked))
+        seen = await follows.until_seen()
+    assert seen.since == since
+
+
+async def test_one_that_answered_and_now_hangs_is_lost() -> None:
+    asked = 0
+
+    async def once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal asked
+        asked += 1
+        if asked > 1:
+            await hangs(reader, writer)
+        writer.write(as_json(node="node-b", agent_id="b", version=1))
+
+    async with raw_peer(once) as address, following(address, answer_seconds=0.3) as follows:
+        await follows.until_seen()
+        lost = await follows.until_lost()
+    assert (lost.node, lost.because) == ("node-b", "has not answered within 2.3 s")
 
 
 async def test_clocks_that_differ_do_not_matter() -> None:
