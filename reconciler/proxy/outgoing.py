@@ -26,6 +26,7 @@ from reconciler.plan.peering import Address
 
 _CONNECT_SECONDS = 5.0
 """Backends are on this host, peers near: who takes no connection in this time will not."""
+_WORD_SECONDS = 1.0
 _VANISHED = (
     (socket.TCP_KEEPIDLE, 10),
     (socket.TCP_KEEPINTVL, 5),
@@ -153,11 +154,14 @@ async def request(
 ) -> aiohttp.ClientResponse:
     """The head of the answer. Raises aiohttp's errors, as its session does.
 
-    With `Expect: 100-continue` among `headers`, `data` is asked for when the other side says so.
+    With `Expect: 100-continue` among `headers`, `data` is asked for when the other side says so, or
+    has said nothing for a second: it need not know that (RFC 9110, section 10.1.1).
     """
     loop = asyncio.get_running_loop()
     request = _Request(method, url, headers=headers, data=data, loop=loop)
     request.attempt = attempt
+    if (word := request._continue) is not None:
+        loop.call_later(_WORD_SECONDS, _go_on, word)
     try:
         return await _send(connector, request)
     except aiohttp.ClientError:
@@ -166,6 +170,11 @@ async def request(
         raise aiohttp.ConnectionTimeoutError(f"no connection in {_CONNECT_SECONDS:g} s") from exc
     except OSError as exc:
         raise aiohttp.ClientOSError(*exc.args) from exc
+
+
+def _go_on(word: asyncio.Future[bool]) -> None:
+    if not word.done():
+        word.set_result(True)
 
 
 async def _send(connector: Connector, request: _Request) -> aiohttp.ClientResponse:

@@ -185,6 +185,15 @@ async def test_the_targets_own_limit_is_told_before_anything_is_sent(llm: StandI
         assert got.headers["x-served-by"] == "node-b"
 
 
+async def test_a_peer_that_says_no_word_gets_the_body_all_the_same() -> None:
+    async with beside(counting(lambda _: None)) as (agent, _):
+        reader, writer = await agent.connect()
+        writer.write(HEAD + b"Content-Length: 4\r\nExpect: 100-continue\r\n\r\n")
+        assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        writer.write(b"body")
+        assert (await wire.read_answer(reader)).body == b"ok"
+
+
 async def test_a_client_that_waits_for_the_word_gets_the_targets(llm: StandIn) -> None:
     async with pair(llm.as_model()) as nodes:
         reader, writer = await nodes.a.connect()
