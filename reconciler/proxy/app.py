@@ -23,6 +23,7 @@ from reconciler.proxy.frame import Frame
 from reconciler.proxy.gateway import Gateway
 from reconciler.proxy.guard import Guard
 from reconciler.proxy.health import Healthz, Readyz
+from reconciler.proxy.hop import Hop
 from reconciler.proxy.inference import Inference
 from reconciler.proxy.inflight import Traffic
 from reconciler.proxy.intake import Intake
@@ -126,7 +127,8 @@ def create_app(
         default=_not_found,
         lifespan=lifespan,
     )
-    return Frame(Guard(TargetServer(router, board, cluster, upstream), cluster.tokens), board)
+    hop = Hop(board, cluster, upstream, metrics)
+    return Frame(Guard(TargetServer(router, board, cluster, hop), cluster.tokens), board)
 
 
 class _Only:

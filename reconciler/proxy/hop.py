@@ -13,6 +13,7 @@ import structlog
 from starlette.types import Message, Receive, Scope, Send
 from yarl import URL
 
+from reconciler.metrics import Metrics, UpstreamFault
 from reconciler.proxy import access, cluster_errors, error_shape, guard, headers, outgoing, reply
 from reconciler.proxy.board import StatusReader
 from reconciler.proxy.client import ClientLeft, WhileClientStays
@@ -35,10 +36,13 @@ log = structlog.get_logger()
 class Hop:
     """To peers only, and to an address of theirs only: no part of it is the client's."""
 
-    def __init__(self, board: StatusReader, cluster: ClusterSide, upstream: Upstream) -> None:
+    def __init__(
+        self, board: StatusReader, cluster: ClusterSide, upstream: Upstream, metrics: Metrics
+    ) -> None:
         self._board = board
         self._cluster = cluster
         self._upstream = upstream
+        self._metrics = metrics
 
     async def pass_on(self, scope: Scope, receive: Receive, send: Send, peer: Peer) -> None:
         try:
@@ -58,14 +62,15 @@ class Hop:
         try:
             response = await self._ask(scope, upload, peer)
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as exc:
-            return self._failed(peer, cluster_errors.peer_unreachable(peer, _not_connected(exc)))
+            unreachable = cluster_errors.peer_unreachable(peer, _not_connected(exc))
+            return self._failed(peer, UpstreamFault.PEER_UNREACHABLE, unreachable)
         except aiohttp.ClientError as exc:
             if upload.broke_off:  # the server says why, where it was not the client that left
                 raise ClientLeft("the body of the request does not come any more") from exc
-            return self._failed(peer, cluster_errors.peer_lost(peer, _lost(exc)))
+            return self._lost(peer, _lost(exc))
         try:
             if (cause := _why_no_answer(response, scope["method"])) is not None:
-                return self._failed(peer, cluster_errors.peer_lost(peer, cause))
+                return self._lost(peer, cause)
             await self._relay(response, scope, send, peer)
         finally:
             response.close()
@@ -98,7 +103,11 @@ class Hop:
         )
         return marks if peer.node is None else [*marks, (b"x-target-server", peer.node.encode())]
 
-    def _failed(self, peer: Peer, problem: Problem) -> Problem:
+    def _lost(self, peer: Peer, cause: str) -> Problem:
+        return self._failed(peer, UpstreamFault.PEER_LOST, cluster_errors.peer_lost(peer, cause))
+
+    def _failed(self, peer: Peer, fault: UpstreamFault, problem: Problem) -> Problem:
+        self._metrics.count_upstream(fault)
         log.warning("peer failed", node=peer.node, address=str(peer.address), cause=problem.message)
         self._cluster.loads.failed(peer.address, problem.message)
         return problem
@@ -125,6 +134,7 @@ class Hop:
                     await send({"type": "http.response.body", "body": more, "more_body": True})
                     piece = more if len(more) >= _TAIL_BYTES else piece[-_TAIL_BYTES:] + more
         except (aiohttp.ClientError, OSError) as exc:
+            self._metrics.count_upstream(UpstreamFault.PEER_LOST_MIDWAY)
             # Not told to balancing: it may be that its engine went away, and not the peer itself.
             log.warning("peer lost in mid-answer", node=peer.node, cause=str(exc))
             if headers.is_event_stream(answer_headers) and _is_inference(scope["path"]):

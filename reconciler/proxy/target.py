@@ -8,7 +8,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from reconciler.proxy import cluster_errors, guard, headers, reply
 from reconciler.proxy.board import StatusReader
 from reconciler.proxy.errors import Problem
-from reconciler.proxy.forward import Upstream
 from reconciler.proxy.hop import Hop
 from reconciler.proxy.peers.peer import Peer
 from reconciler.proxy.peers.side import ClusterSide
@@ -23,13 +22,11 @@ _OUR_OWN = ("/healthz", "/readyz", "/metrics")
 class TargetServer:
     """ASGI middleware. The header counts where both are given."""
 
-    def __init__(
-        self, app: ASGIApp, board: StatusReader, cluster: ClusterSide, upstream: Upstream
-    ) -> None:
+    def __init__(self, app: ASGIApp, board: StatusReader, cluster: ClusterSide, hop: Hop) -> None:
         self._app = app
         self._board = board
         self._cluster = cluster
-        self._hop = Hop(board, cluster, upstream)
+        self._hop = hop
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"].startswith(_OUR_OWN):

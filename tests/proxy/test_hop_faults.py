@@ -66,7 +66,12 @@ async def test_what_is_no_answer_is_502_and_may_have_begun(name: str, by_reset: 
             assert "x-xgen-not-started" not in got.headers
             assert got.headers["x-served-by"] == "node-a"
         assert len(known.lost) == 2
+        assert counted(agent, "peer_lost") == 2
         assert (await agent.get("/healthz")).status == 200
+
+
+def counted(agent: Agent, kind: str) -> float | None:
+    return agent.metrics.registry.get_sample_value("xgen_upstream_errors_total", {"kind": kind})
 
 
 MIDWAY = {
