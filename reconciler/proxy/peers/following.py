@@ -160,13 +160,13 @@ class PeersFollowed:
     def _lost(self, follower: Follower) -> None:
         """Where the agent has another address, that is tried next."""
         address = follower.address
-        for other in self._members.current().also.get(address, ()):
+        also = self._members.current().also.get(address, ())
+        other = next((each for each in also if each not in self._followers), None)
+        if other is not None:
             self._members.same_agent(other, address)
             self._followers[other] = self._followers.pop(address)
-            if (task := self._tasks.pop(address, None)) is not None:
-                self._tasks[other] = task
+            self._tasks[other] = self._tasks.pop(address)
             follower.move(other)
-            return
 
     def _forget(self, address: Address) -> None:
         """Its task ends by itself."""

@@ -123,6 +123,19 @@ async def test_one_that_has_left_goes_from_the_view() -> None:
         await follows.until(lambda: not follows.followed.current().all or None)
 
 
+async def test_the_metric_of_a_peer_ends_with_it() -> None:
+    twins = [StubPeer(node="twin", agent_id=each) for each in "ab"]
+    async with stub_peers(twins) as addresses, following(*addresses) as follows:
+        await follows.until_all_seen(2)
+        async with running_agent(cluster=follows.side) as agent:
+            up = (await agent.get("/metrics")).body.decode()
+            follows.members.addresses = ()
+            await follows.until(lambda: not follows.followed.current().all or None)
+            gone = (await agent.get("/metrics")).body.decode()
+    assert up.count('xgen_peer_up{node="twin"} 1.0') == 1
+    assert "xgen_peer_up{" not in gone
+
+
 async def test_our_own_agent_is_no_peer() -> None:
     peer = StubPeer(agent_id="our-own-id")
     async with stub_peers([peer]) as addresses, following(*addresses) as follows:
