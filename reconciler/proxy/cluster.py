@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+import zlib
 from dataclasses import replace
 from typing import Annotated, NamedTuple
 from urllib.parse import parse_qsl
@@ -10,7 +11,7 @@ import msgspec
 from starlette.types import Receive, Scope, Send
 
 from reconciler.plan.desired import ModelType
-from reconciler.proxy import errors, json_text, model_list, reply
+from reconciler.proxy import errors, headers, json_text, model_list, reply
 from reconciler.proxy.board import Routes, StatusReader
 from reconciler.proxy.client import ClientLeft, WhileClientStays
 from reconciler.proxy.guard import passage
@@ -22,6 +23,7 @@ from reconciler.proxy.peers.side import ClusterSide
 from reconciler.status import Json, Status
 
 _TURN_SECONDS = 0.005
+_MOMENTS = frozenset({"now", "as_of", "loop"})
 
 
 class Servers:
@@ -35,12 +37,25 @@ class Servers:
         self._shown = Shown()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await reply.send_encoded(send, b"".join(await self._parts()))
+        status = self._board.current()
+        own = _own(status, self._bulletin, self._cluster)
+        parts = await self._parts(status, json_text.encode(own))
+        etag = (b"etag", self._tag(own))
+        known = headers.first(scope["headers"], b"if-none-match")
+        if known is not None and etag[1] in known:
+            await reply.send_not_modified(send, etag)
+        else:
+            await reply.send_encoded(send, b"".join(parts), etag)
 
-    async def _parts(self) -> list[bytes]:
+    def _tag(self, own: Json) -> bytes:
+        """A weak one: views with the same tag differ in moments and ages only."""
+        lasting = {key: value for key, value in own.items() if key not in _MOMENTS}
+        check = zlib.crc32(json_text.encode(lasting))
+        return f'W/"{self._cluster.agent_id}-{self._shown.edition}-{check:x}"'.encode()
+
+    async def _parts(self, status: Status, own: bytes) -> list[bytes]:
         """Others have their turn meanwhile: after a while without a request much is new."""
-        status, peers = self._board.current(), self._cluster.peers.current().all
-        own = json_text.encode(_own(status, self._bulletin, self._cluster))
+        peers = self._cluster.peers.current().all
         nodes = [_Node(status.node, status.pod_ip or "", (own,))]
         now = turn_began = time.monotonic()
         self._shown.keep_only(peers)

@@ -16,9 +16,14 @@ async def send_json(send: Send, body: object, *, status: int = 200) -> None:
     await _send(send, status, json_text.encode(body), ())
 
 
-async def send_encoded(send: Send, body: bytes) -> None:
+async def send_encoded(send: Send, body: bytes, *headers: Header) -> None:
     """JSON that is encoded already."""
-    await _send(send, 200, body, ())
+    await _send(send, 200, body, headers)
+
+
+async def send_not_modified(send: Send, *headers: Header) -> None:
+    await send({"type": "http.response.start", "status": 304, "headers": list(headers)})
+    await send({"type": "http.response.body", "body": b""})
 
 
 async def send_problem(

@@ -131,6 +131,7 @@ def test_every_node_shows_all_and_one_that_was_killed_comes_back(
     assert back["reason"] is None
 
 
+@pytest.mark.slow
 def test_a_node_that_ends_is_seen_draining_and_then_gone(running: dict[str, Agent]) -> None:
     first, last = running["node-a"], running["node-b"]
     _wait_server(first, "node-b", reachable=True, serves=True)
@@ -149,6 +150,7 @@ def test_revisions_that_differ_are_told(running: dict[str, Agent]) -> None:
     assert told["message"].startswith(f"nodes are at {len(revisions)} revisions of the manifest")
 
 
+@pytest.mark.slow
 def test_an_agent_with_another_token_is_told_from_one_that_is_away(
     agents: dict[str, Agent], tmp_path: Path
 ) -> None:

@@ -40,15 +40,19 @@ def how_it_stands(
 
 
 class Shown:
-    """The objects as JSON, each encoded again when something of it has changed."""
+    """The objects as JSON, each encoded again when something of it has changed. `edition` grows
+    when anything else than moments has, with what `of` and `keep_only` are called for."""
 
     def __init__(self) -> None:
+        self.edition = 0
         self._kept: dict[object, tuple[Peer, Latest | None, bytes]] = {}
 
     def of(self, peer: Peer, latest: Latest | None, *, now: float) -> tuple[bytes, ...]:
         """In parts, so that a large view is joined once. `now`: on the clock of `latest`."""
         kept = self._kept.get(peer.address)
         if kept is None or kept[0] is not peer or kept[1] is not latest:
+            if kept is None or kept[0] is not peer or _loads(kept[1]) != _loads(latest):
+                self.edition += 1
             kept = (peer, latest, json_text.encode(_object(peer, latest))[:-1])
             self._kept[peer.address] = kept
         age = b"null" if latest is None else b"%.1f" % max(now - latest.heard_at, 0.0)
@@ -56,9 +60,14 @@ class Shown:
 
     def keep_only(self, peers: tuple[Peer, ...]) -> None:
         """Forget the others."""
-        if len(self._kept) > len(peers):
-            known = {peer.address for peer in peers}
+        known = {peer.address for peer in peers}
+        if not self._kept.keys() <= known:
+            self.edition += 1
             self._kept = {key: kept for key, kept in self._kept.items() if key in known}
+
+
+def _loads(latest: Latest | None) -> Mapping[ModelName, ModelLoad]:
+    return latest.loads if latest is not None else {}
 
 
 def _object(peer: Peer, latest: Latest | None) -> Json:
@@ -67,7 +76,7 @@ def _object(peer: Peer, latest: Latest | None) -> Json:
     stands = how_it_stands(
         address=str(peer.address), reachable=peer.reachable, reason=peer.because, since=peer.since
     )
-    loads = latest.loads if latest is not None else {}
+    loads = _loads(latest)
     moment = latest.moment if latest is not None else {}
     models = _models(told.get("models"), loads)
     loaded: object = []

@@ -123,6 +123,32 @@ async def test_one_that_has_left_goes_from_the_view() -> None:
         await follows.until(lambda: not follows.followed.current().all or None)
 
 
+async def test_who_has_the_view_already_is_told_so() -> None:
+    peer = StubPeer(node="node-b")
+    async with (
+        stub_peers([peer]) as addresses,
+        following(*addresses) as follows,
+        running_agent(model("llm", port=7), cluster=follows.side) as agent,
+    ):
+        await follows.until_seen()
+
+        async def ask(tag: str = "none") -> tuple[int, str]:
+            answer = await agent.get("/api/cluster/servers", headers={"If-None-Match": tag})
+            return answer.status, answer.headers["etag"]
+
+        _, first = await ask()
+        assert await ask(first) == (304, first)
+        heard = follows.followed.latest(addresses[0])
+        await follows.until(lambda: follows.followed.latest(addresses[0]) is not heard)
+        assert await ask(first) == (304, first)
+        follows.followed.heard(addresses[0], ModelName("llm"), ModelLoad(in_flight=1))
+        status, busy = await ask(first)
+        assert status == 200
+        agent.board.set(model("llm"))
+        status, changed = await ask(busy)
+        assert (status, len({first, busy, changed})) == (200, 3)
+
+
 async def test_the_metric_of_a_peer_ends_with_it() -> None:
     twins = [StubPeer(node="twin", agent_id=each) for each in "ab"]
     async with stub_peers(twins) as addresses, following(*addresses) as follows:
