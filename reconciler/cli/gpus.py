@@ -6,9 +6,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 from reconciler.apply.gpu_numbers import FILE, GpuNumbers
-from reconciler.cli.client import Agent, Json, known_agent
+from reconciler.cli.client import Agent, Json, find_agent, known_agent
 from reconciler.cli.gpus_view import Found, Who, render
-from reconciler.cli.options import DataDir, GpuModeOrAgents, ServerOption, data_dir
+from reconciler.cli.node_gpus import show_node_gpus
+from reconciler.cli.options import DataDir, GpuModeOrAgents, ServerOption, TargetOption, data_dir
 from reconciler.cli.output import Output, OutputOption, console, print_json, remark, show
 from reconciler.errors import XgenError
 from reconciler.observe.devices.cards import unclaimed_cards
@@ -26,6 +27,7 @@ Holders = Mapping[str, Sequence[str]]
 
 def gpus(
     server: ServerOption = None,
+    target: TargetOption = None,
     data: DataDir = None,
     gpu_mode: GpuModeOrAgents = None,
     output: OutputOption = Output.TEXT,
@@ -33,8 +35,12 @@ def gpus(
     """Show this machine's GPUs, what each step of the detection said, and what uses them.
 
     It asks the machine itself, with the masks of its own environment; the agent of this node, where
-    one answers, says which models hold which GPU.
+    one answers, says which models hold which GPU. --target NODE shows the GPUs of that node, as its
+    agent tells of them.
     """
+    if target is not None:
+        show_node_gpus(find_agent(server, data_dir(data), target), output)
+        return
     agent = _agent(server, data_dir(data))
     view = _view(agent)
     holders = _holders(view)

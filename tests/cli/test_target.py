@@ -3,17 +3,31 @@
 import asyncio
 import json
 import os
+import re
 import signal
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from reconciler.proxy.peers.peer import Peers
+from reconciler.status import Device
 from tests.cli.command import XGEN_MODEL, environment
 from tests.proxy.builders import Operators, model
 from tests.proxy.pair import TOKEN, Pair, pair, peer
 from tests.proxy.test_feeds import tell
+
+GPU = Device(
+    index=0,
+    identity="GPU-1",
+    uuid="GPU-1",
+    pci="0000:01:00.0",
+    name="NVIDIA L4",
+    vendor="nvidia",
+    gpu_class="nvidia",
+    memory_total_bytes=1 << 34,
+)
 
 
 async def said(nodes: Pair, *arguments: str) -> tuple[int, str, str]:
@@ -113,3 +127,14 @@ async def test_events_are_followed_over_the_hop(nodes: Pair) -> None:
     finally:
         os.kill(command.pid, signal.SIGINT)
         await command.wait()
+
+
+async def test_gpus_are_those_that_the_agent_of_that_node_tells_of(nodes: Pair) -> None:
+    assert "node-b has no GPU that its agent knows of" in (await said(nodes, "gpus"))[2]
+    held = replace(model(), gpu_ids=(GPU.identity,))
+    nodes.b.board.now = replace(nodes.b.board.now, devices=(GPU,), models=(held,))
+    code, out, _ = await said(nodes, "gpus")
+    assert code == 0
+    assert re.search(rf"0 +{GPU.name} .* llm", out)
+    listed = json.loads((await said(nodes, "gpus", "--output", "json"))[1])
+    assert (listed["node"], listed["gpus"][0]["models"]) == ("node-b", ["llm"])
