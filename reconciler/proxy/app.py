@@ -41,6 +41,8 @@ from reconciler.proxy.rails import Resume, Suspend
 from reconciler.proxy.rehearsal import Rehearse
 from reconciler.proxy.replicas import Replicas
 from reconciler.proxy.route_page import RoutePage
+from reconciler.proxy.slot_news import SlotNews
+from reconciler.proxy.slot_page import SlotPage
 from reconciler.proxy.spool import Spool
 from reconciler.proxy.storage import HubListing, StoredModels
 from reconciler.proxy.streams import Streams
@@ -81,6 +83,8 @@ def create_app(
         agent_id=cluster.agent_id,
         ending=management.ending,
     )
+    replicas = Replicas(routes, loads, cluster.loads, visits)
+    slot_news = SlotNews(routes, upstream, cluster, replicas, turns)
     gateway = Gateway(
         routes=routes,
         metrics=metrics,
@@ -95,8 +99,9 @@ def create_app(
         heartbeat_seconds=bounds.heartbeat_seconds,
         cluster=cluster,
         loads=loads,
-        replicas=Replicas(routes, loads, cluster.loads, visits),
+        replicas=replicas,
         visits=visits,
+        slot_news=slot_news,
     )
 
     @asynccontextmanager
@@ -107,6 +112,7 @@ def create_app(
             yield
         finally:
             silence.cancel()
+            await slot_news.close()
             await upstream.close()
             peeking.close()
 
@@ -115,7 +121,8 @@ def create_app(
             *_inference(gateway),
             *_models(routes),
             *_status(board, pulse, bulletin, cluster),
-            Route("/api/cluster/route", _Only(GET=RoutePage(routes, gateway.replicas))),
+            Route("/api/cluster/route", _Only(GET=RoutePage(routes, replicas))),
+            Route("/api/cluster/slot", _Only(GET=SlotPage(turns, loads, cluster))),
             *_management(management, routes, traffic, pulse),
             Route("/api/management/pushed", _plain(POST=Pushed(push_hook))),
             *_downloads(downloads, routes),

@@ -4,8 +4,8 @@
                  │                                          ▲     │
                  └─▶ all are full: wait here, in the queue ─┘     └─▶ failed: once more, elsewhere
 
-Who waits here takes the first slot that is free, here or at a peer. Without a replica here it
-stands in the queue of the best peer. Whatever was sent is sent once more at most.
+Who waits here takes the first slot that is free, here or at a peer. Without a replica here it does
+so for a second, then stands in the queue of the best peer. What was sent is sent once more at most.
 """
 
 import time
@@ -28,6 +28,8 @@ from reconciler.proxy.route_table import Choice, Remote
 from reconciler.proxy.turns import QueueFull, WaitedTooLong
 from reconciler.proxy.visits import Visit
 
+_ROAM_SECONDS = 1.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _There:
@@ -44,6 +46,13 @@ class _Anew:
 
 _ANEW = _Anew()
 
+
+class _Full:
+    """Only peers serve, and none of them has a free slot."""
+
+
+_FULL = _Full()
+
 _Came = Failure | Problem | _Anew | None
 """None: it is answered."""
 
@@ -59,6 +68,8 @@ class Dispatch:
         self._known_wish: Wish | None = None
         self._failure: Failure | None = None
         """Of the first try."""
+        self._stands = False
+        """It has waited long enough for a slot anywhere."""
 
     async def run(self) -> Problem | None:
         """None: it is answered."""
@@ -94,6 +105,8 @@ class Dispatch:
             assert first.cause is not None
             self._gateway.metrics.count_resent(first.cause)
             self._asked.extra.append(RETRIED)
+        if isinstance(found, _Full):
+            return await self._roam(choice)
         return await (self._there(found) if isinstance(found, _There) else self._here(found))
 
     def _choose(self) -> Choice | Problem:
@@ -127,19 +140,20 @@ class Dispatch:
     def _tried(self) -> tuple[Address | None, ...]:
         return () if self._failure is None else (self._failure.at,)
 
-    def _pick(self, choice: Choice) -> "_There | Choice | None":
+    def _pick(self, choice: Choice) -> "_There | _Full | Choice | None":
         """The choice itself: here. None: nowhere."""
         gateway, name = self._gateway, choice.name
         ranking = gateway.replicas.ranking(choice, self._wish, tried=self._tried)
         if not ranking.admitted:
             return None
-        here = ranking.at(HERE)
-        if here is not None and gateway.turns.waiting(name):
+        here, roams = ranking.at(HERE), choice.endpoint is None and not self._stands
+        found = ranking.with_a_slot() or here
+        if gateway.turns.waiting(name) and (here is not None or roams):
             gateway.turns.look_around(name)  # whoever came before has the first choice
             found = here
-        else:
-            found = ranking.with_a_slot() or here or ranking.admitted[0]
-        return self._at(choice, ranking, found)
+        if found is None and roams:
+            return _FULL
+        return self._at(choice, ranking, ranking.admitted[0] if found is None else found)
 
     def _at(self, choice: Choice, ranking: Ranking, found: Scored) -> "_There | Choice":
         self._explain(choice, ranking, found)
@@ -181,14 +195,35 @@ class Dispatch:
         except WaitedTooLong:
             return errors.waited_too_long(name, turns.wait_seconds)
 
-    def _look(self, waits_for: ModelName) -> "_There | _Anew | None":
-        """For a slot at a peer that a request may have which waits for its turn here."""
+    async def _roam(self, choice: Choice) -> _Came:
+        """Take the first slot that is free at any peer. None has one soon: stand in a queue there,
+        where others would come first else, again and again."""
+        turns, name = self._gateway.turns, choice.name
+        look = partial(self._look, name, roams=True)
+        try:
+            async with turns.turn(name, 0, look, wait_seconds=_ROAM_SECONDS) as turn:
+                if isinstance(turn.found, _There):
+                    return await self._there(turn.found)
+        except QueueFull:
+            return errors.queue_full(name, turns.queue_length)
+        except WaitedTooLong:
+            self._stands = True
+        return _ANEW
+
+    def _look(self, waits_for: ModelName, *, roams: bool = False) -> "_There | _Anew | None":
+        """For a slot at a peer that a request may have which waits here. `roams`: this node has no
+        replica."""
         choice = self._choose()
-        if isinstance(choice, Problem) or choice.endpoint is None or choice.name != waits_for:
+        if isinstance(choice, Problem) or choice.name != waits_for:
+            return _ANEW
+        if (choice.endpoint is None) is not roams:
             return _ANEW
         ranking = self._gateway.replicas.ranking(choice, self._wish, tried=self._tried)
         found = ranking.with_a_slot_away()
-        away = None if found is None else self._at(choice, ranking, found)
+        if found is None:
+            self._gateway.slot_news.ask(choice.name, ranking)
+            return None
+        away = self._at(choice, ranking, found)
         return away if isinstance(away, _There) else None
 
     async def _there(self, found: _There) -> Failure | None:

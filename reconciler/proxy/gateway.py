@@ -14,6 +14,7 @@ from reconciler.proxy.peeking import Peeking
 from reconciler.proxy.peers import load
 from reconciler.proxy.peers.side import ClusterSide
 from reconciler.proxy.replicas import Replicas
+from reconciler.proxy.slot_news import SlotNews
 from reconciler.proxy.spool import Spool
 from reconciler.proxy.turns import Turns
 from reconciler.proxy.visits import Visits
@@ -34,6 +35,7 @@ class Gateway:
     loads: LocalLoads
     replicas: Replicas
     visits: Visits
+    slot_news: SlotNews
 
     def served_by(self, model: str | None) -> bytes:
         node = self.routes.current().status.node

@@ -43,6 +43,8 @@ class _Queue:
     limit: int | None = None
     running: int = 0
     waiting: deque[_Waiter] = field(default_factory=deque)
+    watchers: list[asyncio.Future[None]] = field(default_factory=list)
+    """They want to know when there is room that nobody here waits for."""
 
     @property
     def open(self) -> bool:
@@ -57,6 +59,13 @@ class _Queue:
                 waiter.admitted = True
                 waiter.wake()
         self.wake_first()
+        if self.open and not self.waiting:
+            self.tell()
+
+    def tell(self) -> None:
+        for watcher in self.watchers:
+            if not watcher.done():
+                watcher.set_result(None)
 
     def leave(self, waiter: _Waiter) -> None:
         self.waiting.remove(waiter)
@@ -82,14 +91,38 @@ class Turns:
         queue = self._queues.get(model)
         return len(queue.waiting) if queue else 0
 
-    def turn(self, model: ModelName, limit: int | None, look: Look | None = None) -> "Turn":
+    def has_room(self, model: ModelName) -> bool:
+        """For one more, who would have to wait for nobody."""
+        queue = self._queues.get(model)
+        return queue is None or (queue.open and not queue.waiting)
+
+    async def until_room(self, model: ModelName) -> None:
+        while not self.has_room(model):
+            queue = self._queues[model]
+            told = asyncio.get_running_loop().create_future()
+            queue.watchers.append(told)
+            try:
+                await told
+            finally:
+                queue.watchers.remove(told)
+
+    def turn(
+        self,
+        model: ModelName,
+        limit: int | None,
+        look: Look | None = None,
+        *,
+        wait_seconds: float | None = None,
+    ) -> "Turn":
         """`async with` it: a turn at the model, once there is one. Raises QueueFull or
         WaitedTooLong.
 
         Who waits first of all does what `look` finds, and leaves the queue without a turn. Who is
         cancelled leaves it, too. A new limit holds from the next request on, or the end of one.
+        `limit` 0: there is no turn to be had here, but something to be found. `wait_seconds`: None:
+        as for all.
         """
-        return Turn(self, model, limit, look)
+        return Turn(self, model, limit, look, wait_seconds or self.wait_seconds)
 
     def look_around(self, model: ModelName) -> None:
         """Something has changed elsewhere: whoever waits first looks at it."""
@@ -115,12 +148,13 @@ class Turns:
 
     async def _wait(self, turn: "Turn", queue: _Queue) -> None:
         if len(queue.waiting) >= self.queue_length:
+            self._forget_idle(turn.model, queue)
             raise QueueFull(f"{self.queue_length} requests wait for model {turn.model} already")
         news = asyncio.get_running_loop().create_future()
         waiter = _Waiter(news=news, look=turn.look)
         queue.waiting.append(waiter)
         try:
-            async with asyncio.timeout(self.wait_seconds):
+            async with asyncio.timeout(turn.wait_seconds):
                 while not waiter.admitted and turn.found is None:
                     await _news(waiter, first=queue.waiting[0] is waiter)
                     if not waiter.admitted and waiter.look and queue.waiting[0] is waiter:
@@ -129,19 +163,27 @@ class Turns:
             if waiter.admitted:  # it came at the same moment
                 self._end(turn.model, queue)
             elif waiter in queue.waiting:
-                queue.leave(waiter)
+                self._leave(turn.model, queue, waiter)
             if isinstance(exc, TimeoutError):
-                raise WaitedTooLong(f"no turn within {self.wait_seconds:g} s") from exc
+                raise WaitedTooLong(f"no turn within {turn.wait_seconds:g} s") from exc
             raise
         if turn.found is not None:
-            queue.leave(waiter)
+            self._leave(turn.model, queue, waiter)
+
+    def _leave(self, model: ModelName, queue: _Queue, waiter: _Waiter) -> None:
+        queue.leave(waiter)
+        self._forget_idle(model, queue)
 
     def _end(self, model: ModelName, queue: _Queue) -> None:
         queue.running -= 1
-        if queue.waiting:
+        if queue.waiting or queue.watchers:
             queue.admit()
-        if not queue.running:
+        self._forget_idle(model, queue)
+
+    def _forget_idle(self, model: ModelName, queue: _Queue) -> None:
+        if not queue.running and not queue.waiting:
             del self._queues[model]
+            queue.tell()
 
 
 async def _news(waiter: _Waiter, *, first: bool) -> None:
@@ -163,15 +205,21 @@ class Turn:
     `waited`: it took a wait. `found`: what `look` has found; then this is no turn.
     """
 
-    __slots__ = ("_turns", "found", "limit", "look", "model", "waited")
+    __slots__ = ("_turns", "found", "limit", "look", "model", "wait_seconds", "waited")
 
     def __init__(
-        self, turns: Turns, model: ModelName, limit: int | None, look: Look | None
+        self,
+        turns: Turns,
+        model: ModelName,
+        limit: int | None,
+        look: Look | None,
+        wait_seconds: float,
     ) -> None:
         self._turns = turns
         self.model = model
         self.limit = limit
         self.look = look
+        self.wait_seconds = wait_seconds
         self.waited = False
         self.found: object = None
 

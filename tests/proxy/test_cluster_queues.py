@@ -155,3 +155,58 @@ async def test_a_waiting_request_is_told_when_its_model_is_disabled(stand_in: St
         await until_waiting(nodes["a"], 1)
         nodes["a"].board.set(model("llm", state=State.DISABLED))
         assert (await waiting).error["code"] == "model_disabled"
+
+
+async def test_without_a_replica_here_the_first_free_slot_anywhere_is_taken(
+    stand_in: StartStandIn,
+) -> None:
+    """Nobody tells this node that a slot is free, but the peer that it asks."""
+    one, other = stand_in("--hang"), stand_in("--hang")
+    first, second = (each.as_model(max_in_flight=1) for each in (one, other))
+    async with fleet(a=(), b=(first,), c=(second,), token="t") as nodes:
+        for name in ("b", "c"):
+            nodes.load(name, in_flight=1)
+        held = {}
+        for name, backend in (("b", one), ("c", other)):
+            pinned = {"X-Target-Server": f"node-{name}"}
+            held[name] = asyncio.create_task(nodes[name].chat(ASK, headers=pinned))
+            await backend.until_running(1)
+        (waiting,) = ask(nodes["a"])
+        await asyncio.sleep(0)
+        held["c"].cancel()
+        await other.until(lambda state: state["seen"] == 2 and state["running"] == 1)
+        assert (await one.state())["seen"] == 1
+        for task in (waiting, held["b"]):
+            task.cancel()
+        await asyncio.wait((waiting, *held.values()))
+        await until(lambda: nodes.under_way == 0)
+
+
+async def test_who_finds_no_slot_stands_in_the_queue_of_a_peer(stand_in: StartStandIn) -> None:
+    """Else those who come there would come first, again and again."""
+    hangs = stand_in("--hang")
+    async with fleet(a=(), b=(hangs.as_model(max_in_flight=1),)) as nodes:
+        nodes.load("b", in_flight=1)
+        _, running = await nodes["b"].send_raw(ASK)
+        await hangs.until_running(1)
+        await nodes["a"].send_raw({**ASK, "user": "of a"})
+        await until_waiting(nodes["b"], 1)
+        await nodes["b"].send_raw({**ASK, "user": "later"})
+        await until_waiting(nodes["b"], 2)
+        running.close()
+        await hangs.until(lambda state: state["seen"] == 2)
+        assert json.loads(await hangs.last_body())["user"] == "of a"
+        for agent in nodes.nodes.values():
+            for writer in agent.connections:
+                writer.close()
+        await until(lambda: nodes.under_way == 0)
+
+
+async def test_a_slot_is_told_of_to_agents_only(stand_in: StartStandIn) -> None:
+    idle = stand_in()
+    async with fleet(a=(), b=(idle.as_model(max_in_flight=1),), token="t") as nodes:
+        path = "/api/cluster/slot?model=llm&wait=60"
+        assert (await nodes["b"].get(path)).status == 403
+        told = await nodes["b"].get(path, headers={"X-Xgen-Cluster-Token": "t"})
+        assert (told.status, told.json["room"]) == (200, True)
+        assert told.json["load"].startswith("in_flight=0")

@@ -16,7 +16,7 @@ class _Guests:
     """Who has a turn, who had one, and in which order."""
 
     def __init__(self, *, queue_length: int = 10, wait_seconds: float = 60.0) -> None:
-        self._turns = Turns(queue_length=queue_length, wait_seconds=wait_seconds)
+        self.turns = Turns(queue_length=queue_length, wait_seconds=wait_seconds)
         self._may_go: dict[str, asyncio.Event] = {}
         self.tasks: dict[str, asyncio.Task[None]] = {}
         self.inside: list[str] = []
@@ -37,7 +37,7 @@ class _Guests:
             await asyncio.sleep(0)
 
     async def _visit(self, name: str, limit: int | None) -> None:
-        async with self._turns.turn(MODEL, limit):
+        async with self.turns.turn(MODEL, limit):
             self.inside.append(name)
             try:
                 await self._may_go[name].wait()
@@ -207,3 +207,54 @@ async def test_a_turn_at_a_model_that_is_gone_by_then_is_refused(stand_in: Start
         agent.board.set()
         running.close()
         assert (await waiting).error["code"] == "model_not_found"
+
+
+async def test_room_is_told_once_nobody_has_to_be_waited_for() -> None:
+    guests = _Guests()
+    await guests.come("a", "b")
+    told = asyncio.create_task(guests.turns.until_room(MODEL))
+    await guests.go("a")
+    assert not told.done()
+    await guests.go("b")
+    await told
+
+
+async def test_who_asks_for_room_and_leaves_is_forgotten() -> None:
+    guests = _Guests()
+    await guests.come("a")
+    told = asyncio.create_task(guests.turns.until_room(MODEL))
+    await guests.settle()
+    told.cancel()
+    await guests.settle()
+    await guests.go("a")
+    assert guests.turns.has_room(MODEL)
+
+
+async def test_who_looks_for_something_else_leaves_no_queue_behind() -> None:
+    """First come first served holds for what is found elsewhere, too."""
+    turns = Turns(queue_length=2, wait_seconds=60.0)
+    found: list[bool] = []
+
+    async def look_for(name: str) -> None:
+        async with turns.turn(MODEL, 0, lambda: name if found else None) as turn:
+            order.append(turn.found)
+
+    order: list[object] = []
+    tasks = [asyncio.create_task(look_for(name)) for name in ("a", "b")]
+    await asyncio.sleep(0)
+    with pytest.raises(QueueFull):
+        await look_for("c")
+    assert (turns.waiting(MODEL), order) == (2, [])
+    found.append(True)
+    turns.look_around(MODEL)
+    await asyncio.gather(*tasks)
+    assert order == ["a", "b"]
+    assert (turns.waiting(MODEL), turns.has_room(MODEL)) == (0, True)
+
+
+async def test_who_looks_may_have_less_time() -> None:
+    turns = Turns(queue_length=2, wait_seconds=60.0)
+    with pytest.raises(WaitedTooLong):
+        async with turns.turn(MODEL, 0, lambda: None, wait_seconds=0.01):
+            raise AssertionError
+    assert turns.has_room(MODEL)
