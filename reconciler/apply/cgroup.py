@@ -48,17 +48,31 @@ def group_of(nonce: Nonce) -> Path | None:
     return ours / _name(nonce) if isinstance(ours, Path) else None
 
 
-def enter(group: Path, pid: int) -> bool:
-    """Make the group and move a process there that has just been started; False: it stays where it
-    was."""
+def make(group: Path) -> bool:
+    """False: there can be none after all."""
     try:
         group.mkdir(exist_ok=True)
-        (group / _MEMBERS).write_text(str(pid), encoding="ascii")
     except OSError:
-        with contextlib.suppress(OSError):
-            group.rmdir()
         return False
     return True
+
+
+def procs_of(group: Path) -> Path:
+    """To which a pid is written to move it there; 0 is who writes."""
+    return group / _MEMBERS
+
+
+def enter(group: Path, pid: int) -> None:
+    """Move a process there that has just been started, if that can be; what it has started by then
+    stays where it was."""
+    with contextlib.suppress(OSError):
+        procs_of(group).write_text(str(pid), encoding="ascii")
+
+
+def leave(group: Path) -> None:
+    """Remove it if nobody lives there."""
+    with contextlib.suppress(OSError):
+        group.rmdir()
 
 
 def members(group: Path) -> frozenset[int]:

@@ -4,7 +4,6 @@ import contextlib
 import errno
 import os
 import signal
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,7 +12,8 @@ from pathlib import Path
 import msgspec
 
 from reconciler.apply.adoption import keep
-from reconciler.apply.cgroup import enter, group_of
+from reconciler.apply.cgroup import group_of
+from reconciler.apply.execute import execute
 from reconciler.apply.kept_spec import encode_spec
 from reconciler.apply.launch_drift import launch_hash, shown_argv
 from reconciler.apply.logs import open_log, write_header
@@ -145,27 +145,18 @@ def _execute(order: Order, scratch: Scratch, cgroup: str | None, log: int) -> tu
     launch = order.launch
     sockets = dict.fromkeys(launch.socket_variables, str(scratch.sockets))
     try:
-        child = subprocess.Popen(
-            launch.argv,
-            env={
-                **launch.env,
-                **sockets,
-                _TEMPORARY: str(scratch.temporary),
-                NONCE_VARIABLE: order.nonce,
-            },
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            close_fds=True,
-        )
+        environment = {
+            **launch.env,
+            **sockets,
+            _TEMPORARY: str(scratch.temporary),
+            NONCE_VARIABLE: order.nonce,
+        }
+        child = execute(launch.argv, environment, log, Path(cgroup) if cgroup else None)
     except ValueError as exc:  # a NUL byte in an argument
         raise Rejected(f"cannot start {order.model}: {launch.argv[0]}: {exc}") from exc
     except OSError as exc:
         kind = Rejected if exc.errno in _HOPELESS else Transient
         raise kind(f"cannot start {order.model}: {launch.argv[0]}: {_text(exc)}") from exc
-    if cgroup is not None:
-        enter(Path(cgroup), child.pid)
     try:
         pidfd = os.pidfd_open(child.pid)
     except OSError as exc:  # too many open files, say; nobody could watch it

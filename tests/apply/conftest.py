@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.apply.cgroup import own_group
 from tests.apply.world import World
 from tests.traces import remove_traces
 
@@ -35,6 +36,14 @@ def mounted(arguments: list[str], folder: Path, *, then: str | None = None) -> I
         yield
     finally:
         subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.fixture
+def ours() -> Path:
+    found = own_group()
+    if isinstance(found, str):
+        pytest.skip(f"no cgroup v2 that can be written: {found}")
+    return found
 
 
 @pytest.fixture

@@ -18,8 +18,6 @@ from tests.apply.world import World
 _PROGRAM = """
 import os, signal, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
-while not os.path.exists(sys.argv[2]):
-    time.sleep(0.01)
 if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
@@ -33,20 +31,10 @@ time.sleep(3600)
 
 
 @pytest.fixture
-def ours() -> Path:
-    found = own_group()
-    if isinstance(found, str):
-        pytest.skip(f"no cgroup v2 that can be written: {found}")
-    return found
-
-
-@pytest.fixture
 async def hidden(world: World, tmp_path: Path) -> int:
     """The pid of one that hides from a backend of `world`, as it was before anybody looked."""
-    told, spawned = tmp_path / "told", tmp_path / "spawned"
-    argv = (sys.executable, "-c", _PROGRAM, str(told), str(spawned))
-    view = await world.spawn(argv=argv)
-    spawned.touch()  # it is in its group by now; who is born before stays outside
+    told = tmp_path / "told"
+    view = await world.spawn(argv=(sys.executable, "-c", _PROGRAM, str(told)))
     await world.until(lambda: told.exists() and told.read_text().endswith("\n"), "it hides")
     process = read_process(int(told.read_text()))
     assert process is not None
