@@ -82,7 +82,7 @@ class Books:
 
     def lasting(self, model: ModelName) -> tuple[Failure, ...]:
         """What is not tried again by itself, costs so much that each try counts, is a crash loop,
-        or a load that failed and has not gone well since."""
+        or a crash or a load that failed and has not gone well since."""
         page = self._page(model)
         return tuple(
             each
@@ -90,7 +90,7 @@ class Books:
             if each.permanent
             or each.costly
             or each.is_crash_loop
-            or (each.during == "load" and key not in page.passed)
+            or (each.during in ("load", "run") and key not in page.passed)
         )
 
     def restore(

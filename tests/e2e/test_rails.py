@@ -140,6 +140,26 @@ def test_what_a_command_suspends_stays_so_over_a_restart(agent: Agent) -> None:
     agent.stop()
 
 
+def test_what_has_crashed_while_it_was_suspended_is_told_over_a_restart(agent: Agent) -> None:
+    agent.write(manifest(model("a")))
+    agent.start()
+    agent.wait_up()
+    pid = agent.wait_state("a", "loaded")["pid"]
+    assert command(agent, "suspend", "a", "--by", "kim").returncode == 0
+    os.kill(pid, signal.SIGKILL)
+    crashed = agent.wait_model("a", lambda entry: "SIGKILL" in said_of(entry))
+
+    agent.stop()
+    agent.start()
+    agent.wait_up()
+
+    entry = agent.wait_model("a", lambda entry: "suspended by kim" in said_of(entry))
+    assert (entry["state"], entry["reason"]) == (crashed["state"], crashed["reason"])
+    assert command(agent, "resume", "a").returncode == 0
+    agent.wait_state("a", "loaded")
+    agent.stop()
+
+
 def test_what_the_manifest_suspends_no_command_lifts(agent: Agent) -> None:
     agent.write(manifest(model("a", suspend="true"), model("b")))
     agent.start()

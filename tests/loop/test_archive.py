@@ -160,11 +160,25 @@ async def test_another_gpu_lifts_blocks_of_models_on_gpus(tmp_path: Path) -> Non
     assert node.restart() == [f"GPU {gpu().identity} can be used now"]
 
 
-async def test_what_is_tried_again_by_itself_is_not_kept(tmp_path: Path) -> None:
+async def test_a_crash_is_told_by_the_next_agent_until_it_has_loaded_again(tmp_path: Path) -> None:
+    """What is suspended is not started meanwhile."""
     node = Node(tmp_path)
     node.books = books()
     node.books.see(view(loaded=True))
     node.books.book_exit(exited("run"))
+    await node.keep()
+    node.restart()
+    (crash,) = node.books.lasting(M)
+    assert (crash.during, crash.reason, crash.permanent) == ("run", "exited with code 1", False)
+    node.books.see(view("n2", loaded=True))
+    await node.keep()
+    node.restart()
+    assert node.books.failure(M) is None
+
+
+async def test_a_refused_download_is_not_kept(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.books = books()
     node.books.book_outcome(replace(failed("fetch"), permanent=True), at=1.0)
     await node.keep()
     node.restart()

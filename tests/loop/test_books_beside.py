@@ -37,7 +37,7 @@ def test_stop_blocks_what_does_not_come_up_and_not_what_crashes() -> None:
     crashed = books_of(OnFailure.STOP)
     crashed.see(view(loaded=True))
     crashed.book_exit(exited("run"))
-    assert crashed.lasting(M) == ()
+    assert [each.permanent for each in crashed.lasting(M)] == [False]
 
 
 def test_where_a_stop_fails_the_block_is_not_forgotten() -> None:
