@@ -342,13 +342,14 @@ class _Books:
     def _preference(
         self, device: Gpu, model: DesiredModel
     ) -> tuple[bool, bool, bool, int, bool, int]:
-        """Its own; then what it was given before, and others were not; then what no process of
-        another has to leave first, and what one leaves before what one may stay on; then an empty
-        one."""
+        """What it was given before, then its own; then what others were not given; then what no
+        process of another has to leave first, and what one leaves before what one may stay on; then
+        an empty one."""
         gpu, name = device.identity, model.name
         own = any(gpu in each.gpus for each in self.held.get(name, ()))
         there = {who: each for who, each in self.promised.items() if gpu in each.gpus}
-        given = name in there and self._is_firm(name, there[name])
+        was = there.get(name)  # what is to spare is chosen beside what it has now
+        given = was is not None and not was.to_spare and self._is_firm(name, was)
         others_were = any(
             who != name and not each.idle and self._is_firm(who, each)
             for who, each in there.items()
@@ -357,7 +358,7 @@ class _Books:
         share = share_of(model.spec.gpu_memory, (device,))
         held = any(gpu in each.gpus for each in others) + self._is_kept(gpu, name, share)
         shared = bool(self.shares.get(gpu))
-        return (not own, not given, others_were, held, shared, device.index or 0)
+        return (not given, not own, others_were, held, shared, device.index or 0)
 
     def _is_firm(self, name: ModelName, promise: Promise) -> bool:
         """Whether nobody else need stay on any of them without leaving room."""

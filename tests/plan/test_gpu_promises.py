@@ -136,3 +136,12 @@ def test_gpus_to_spare_stay_the_same_where_there_is_room_beside_the_old_one_by_t
     there = {A: serves(0, share=0.4), B: serves(0, share=0.4)}
 
     assert then(changed, there, {A: there[A]}) == {A: [1]}
+
+
+def test_who_had_to_move_does_not_go_back_once_its_own_is_free_again() -> None:
+    first, second = model(gpus=1), model("b", gpus=1, gpu_memory="0.4")
+    there = {A: serves(0, share=0.4), B: serves(0, share=0.4)}
+    full = {ModelName(name): holds(bus) for bus, name in enumerate("xyz", start=1)}
+    begun = {**there, ModelName("x"): holds(1), A: (*there[A], *holds(2, spec="s1"))}
+
+    assert then((first, second), {**there, **full}, begun) == {A: [2], B: [1]}
