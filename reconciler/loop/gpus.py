@@ -336,6 +336,7 @@ def _holding(view: BackendView, outdated: Collection[Nonce]) -> Holding:
         gpus=view.gpus,
         share=view.launch.gpu_share,
         serves=view.loaded_at is not None and not view.stopping,
+        leaves=view.stopping,
     )
 
 

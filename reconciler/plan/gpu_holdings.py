@@ -10,12 +10,13 @@ from reconciler.plan.ids import GpuUuid, ModelName, SpecHash
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holding:
     """What a process of a model, or a start under way, has of devices. `share`: of each of them;
-    None: the whole. `serves`: it is loaded."""
+    None: the whole. `serves`: it is loaded. `leaves`: it is being stopped."""
 
     spec_hash: SpecHash
     gpus: tuple[GpuUuid, ...] = ()
     share: float | None = None
     serves: bool = False
+    leaves: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,12 +38,12 @@ Staying = Mapping[GpuUuid, Mapping[ModelName, tuple[float | None, ...]]]
 def staying_on(
     models: Iterable[DesiredModel], held: Mapping[ModelName, Sequence[Holding]]
 ) -> Staying:
-    """All but those of models that are to stop, and of processes beside one that is as it is
-    wanted."""
+    """All but those of models that are to stop, of processes that are being stopped, and of those
+    beside one that is as it is wanted."""
     specs = {model.name: model.spec_hash for model in models}
     found: dict[GpuUuid, dict[ModelName, tuple[float | None, ...]]] = {}
     for name in specs.keys() & held.keys():
-        there = held[name]
+        there = [each for each in held[name] if not each.leaves]
         wanted = [each for each in there if each.spec_hash == specs[name]]
         for each in wanted or there:
             for gpu in each.gpus:

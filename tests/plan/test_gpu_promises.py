@@ -145,3 +145,16 @@ def test_who_had_to_move_does_not_go_back_once_its_own_is_free_again() -> None:
     begun = {**there, ModelName("x"): holds(1), A: (*there[A], *holds(2, spec="s1"))}
 
     assert then((first, second), {**there, **full}, begun) == {A: [2], B: [1]}
+
+
+def test_who_was_stopped_for_its_successor_gets_what_another_still_leaves() -> None:
+    """Two that move on, and a third that waits for what they leave."""
+    moves = (model("a", gpu_ids=("3",), priority=1), model("b", gpus=1, gpu_memory="0.6"))
+    waits = model("f", gpus=1)
+    rest = {ModelName("c"): serves(1, spec="s1"), ModelName("d"): serves(2, spec="s1")}
+    stay = (model("c", gpus=1), model("d", gpus=1))
+    models = (*moves, waits, *stay)
+    serving = {A: serves(0), B: serves(3, share=0.6), **rest}
+    stopped = {A: tuple(replace(each, serves=False, leaves=True) for each in serves(0)), **rest}
+
+    assert then(models, serving, stopped)[B] == [0]
