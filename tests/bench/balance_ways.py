@@ -17,6 +17,7 @@ from reconciler.proxy.breaker import Breakers, Outcome
 from reconciler.proxy.breaker import Replica as Subject
 from reconciler.proxy.first_bytes import FirstBytes
 from reconciler.proxy.peers.load import IDLE, ModelLoad
+from reconciler.proxy.replicas import has_slot
 from reconciler.proxy.sent import Sent
 from tests.bench.balance_world import Ask, Clock, Replica
 
@@ -169,7 +170,9 @@ class Ours:
             key=ask.key.to_bytes(8, "big"),
             tie=self._random.getrandbits(64),
         )
-        best = next(iter(balance.admitted(ranked)), None)
+        every = balance.admitted(ranked)
+        with_a_slot = (each for each in every if has_slot(each.candidate))
+        best = next(with_a_slot, next(iter(every), None))
         return None if best is None else int(best.candidate.node)
 
     def rank(self, candidates: Sequence[Candidate], *, key: bytes, tie: int) -> tuple[Scored, ...]:

@@ -42,13 +42,13 @@ def test_with_one_slow_replica_p95_is_half_of_round_robins(scenario: Scenario, s
 
 @pytest.mark.parametrize("slots", [1, 2, 4])
 def test_it_is_so_too_where_requests_are_alike_and_slots_are_few(slots: int) -> None:
-    """Then p95 is the slow one's, unless it gets less than a twentieth."""
+    """There one that is four times slower is p95 as soon as it gets a twentieth, but for queues."""
     shapes = tuple(replace(each, slots=slots, batch=slots) for each in ALIKE_REQUESTS.shapes)
     rate = 0.3 * 2.25 * slots
     arrivals = replace(ALIKE_REQUESTS.arrivals, rate=rate, seconds=1000 / rate)
     scenario = replace(ALIKE_REQUESTS, shapes=shapes, arrivals=arrivals)
     ours, theirs = (figures(run(scenario, way)) for way in (Ours, WAYS["round robin"]))
-    assert ours.p95 <= theirs.p95 / 3
+    assert ours.p95 <= theirs.p95 / 2
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=_name)
