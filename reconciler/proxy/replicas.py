@@ -6,17 +6,19 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from reconciler.plan.desired import Affinity
-from reconciler.plan.ids import ModelName, NodeName, Nonce
+from reconciler.plan.ids import ModelName, Nonce
 from reconciler.plan.peering import Address
 from reconciler.proxy import balance
 from reconciler.proxy.balance import Candidate, Scored
 from reconciler.proxy.board import Routes
 from reconciler.proxy.breaker import Replica
 from reconciler.proxy.local_loads import LocalLoads
+from reconciler.proxy.peers.document import free_bytes
 from reconciler.proxy.peers.load import ModelLoad
 from reconciler.proxy.peers.peer import PeerLoads
 from reconciler.proxy.route_table import Choice, Remote, RouteTable
 from reconciler.proxy.visits import Visits
+from reconciler.status import Status
 
 HERE = None
 """The address of this node's own replica."""
@@ -85,7 +87,7 @@ class Replicas:
             if each.peer.address not in tried
         ]
         if choice.endpoint is not None and HERE not in tried:
-            found.append(self._here(choice, table.status.node, wish, now))
+            found.append(self._here(choice, table.status, wish, now))
         every = balance.rank(found, affinity=wish.affinity, key=wish.key, tie=wish.tie)
         return Ranking(wish=wish, every=every, admitted=balance.admitted(every))
 
@@ -96,16 +98,17 @@ class Replicas:
     def failed(self, address: Address, because: str) -> None:
         self._loads.failed(address, because)
 
-    def _here(self, choice: Choice, node: NodeName, wish: Wish, now: float) -> Candidate:
+    def _here(self, choice: Choice, status: Status, wish: Wish, now: float) -> Candidate:
         own, endpoint = choice.route.here, choice.endpoint
         replica: Replica = (HERE, choice.name)
         assert own is not None
         assert endpoint is not None
         return Candidate(
-            node=node,
+            node=status.node,
             address=HERE,
             load=self._local.figures(choice.name),
             slots=own.max_in_flight,
+            gpu_free_bytes=free_bytes(status.devices),
             first_byte_seconds=self._visits.first_bytes.seconds(replica, now, streams=wish.streams),
             serving_seconds=_since(self._serving.get(endpoint.nonce), now),
             breaker=self._visits.breakers.standing(replica, now),

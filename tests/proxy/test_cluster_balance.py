@@ -11,7 +11,7 @@ from typing import Any
 
 from reconciler.plan.desired import Affinity
 from reconciler.proxy.balance import admitted, rank
-from reconciler.status import ModelStatus
+from reconciler.status import Device, ModelStatus
 from tests.proxy.builders import model
 from tests.proxy.fleet import Fleet, fleet
 from tests.proxy.ranking import names, of_explanation
@@ -79,6 +79,23 @@ async def test_each_answer_says_which_figures_led_there(llm: StandIn) -> None:
             assert names(again) == [each["node"] for each in told["candidates"]]
             best = admitted(again)[0].candidate.node
             assert (best, f"{best}/llm") == (told["node"], answer.headers["x-served-by"])
+
+
+async def test_this_nodes_gpus_count_as_those_of_others(llm: StandIn) -> None:
+    """Full GPUs are usual: a node that thought its own ones empty would take all requests."""
+    gpu = Device(
+        index=0, identity="u", uuid="u", pci=None, name="g", vendor="nvidia", gpu_class="g"
+    )
+    devices = (replace(gpu, memory_free_bytes=2**20), replace(gpu, index=1))
+    own = (llm.as_model(),)
+    async with fleet(a=own, b=own) as nodes:
+        board = nodes["a"].board
+        board.put(replace(board.now, devices=devices))
+        answer = await _ask(nodes, "a", {}, X_Xgen_Debug="route")
+        told = {
+            each["node"]: each for each in json.loads(answer.headers["x-xgen-route"])["candidates"]
+        }
+        assert told["node-a"]["gpu_free_bytes"] == 2**20
 
 
 @asynccontextmanager

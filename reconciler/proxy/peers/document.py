@@ -4,9 +4,9 @@ Unknown fields are passed over, missing and unreadable ones have their defaults,
 model loses only itself.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -46,6 +46,15 @@ class Told:
     models: Mapping[ModelName, PeerModel] = field(default_factory=dict)
     loads: Mapping[ModelName, ModelLoad] = field(default_factory=dict)
     unread: int = 0
+
+
+class Memory(Protocol):
+    """As `status.Device`."""
+
+    @property
+    def memory_free_bytes(self) -> int | None: ...
+    @property
+    def problem(self) -> str | None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +170,7 @@ def _told(value: dict[str, Any]) -> Told:
         draining=server.draining,
         silent=server.loop.silent,
         applied=server.revision.applied,
-        gpu_free_bytes=_free_bytes(server.gpu),
+        gpu_free_bytes=free_bytes(server.gpu.devices),
         models=models,
         loads=loads,
         unread=unread,
@@ -193,10 +202,11 @@ def _load(load: _Load) -> ModelLoad:
     )
 
 
-def _free_bytes(gpu: _Gpu) -> int | None:
+def free_bytes(devices: Iterable[Memory]) -> int | None:
+    """Of all GPUs together that can be used. None: not known of any."""
     free = [
         device.memory_free_bytes
-        for device in gpu.devices
+        for device in devices
         if device.problem is None and device.memory_free_bytes is not None
     ]
     return sum(free) if free else None
