@@ -152,7 +152,7 @@ async def _run(
         ticking = tasks.create_task(parts.reconciler.run(), name="loop")
         counting = tasks.create_task(parts.tokens.run(), name="tokens")
         watching = tasks.create_task(parts.liveness.run(), name="liveness")
-        meeting = tasks.create_task(cluster.run(), name="cluster")
+        meeting = tasks.create_task(cluster.run(parts.journal), name="cluster")
         await shutdown.begun.wait()
         stays, fate = _stays(parts, settings)
         parts.journal.record(

@@ -7,7 +7,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from reconciler.events import Journal
 from reconciler.loop.clock import Clock
+from reconciler.node.peer_news import tell_of_peers
 from reconciler.proxy.peers.client import PeerClient
 from reconciler.proxy.peers.conditions import ClusterConditions
 from reconciler.proxy.peers.discovery import Discovery
@@ -29,12 +31,13 @@ class Cluster:
     discovery: Discovery | None = None
     followed: PeersFollowed | None = None
 
-    async def run(self) -> None:
+    async def run(self, journal: Journal) -> None:
         """Until cancelled."""
         if self.discovery is not None and self.followed is not None:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self.discovery.run(), name="discovery")
                 tasks.create_task(self.followed.run(), name="peers")
+                tasks.create_task(tell_of_peers(self.followed, journal), name="peer-news")
                 tasks.create_task(self._look(), name="cluster-conditions")
 
     async def _look(self) -> None:

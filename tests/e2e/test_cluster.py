@@ -86,6 +86,16 @@ def _wait_server(agent: Agent, node: str, *, reachable: bool, serves: bool) -> A
     return wait_for(look, what=f"{node} reachable: {reachable}\n{agent.recent_log}")
 
 
+def _peer_events(agent: Agent) -> list[str]:
+    """Of node-c."""
+    page = agent.client.get(f"{agent.url}/api/management/events").json()
+    return [
+        each["kind"]
+        for each in page["events"]
+        if each["kind"].startswith("Peer") and "node-c" in each["reason"]
+    ]
+
+
 def _command(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "reconciler", *words],
@@ -128,6 +138,10 @@ def test_every_node_shows_all_and_one_that_was_killed_comes_back(
     last.start()
     last.wait_up()
     back = _wait_server(first, "node-c", reachable=True, serves=True)
+    wait_until(
+        lambda: _peer_events(first)[-2:] == ["PeerLost", "PeerFound"],
+        what=f"its loss and its return are told\n{first.recent_log}",
+    )
     assert back["reason"] is None
 
 

@@ -38,9 +38,8 @@ class Asker(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Company:
-    """What all followers have in common. `pace`, and `count` of all, are as of now.
-    `changed`: a peer is
-    another one. `welcome`: whether an agent that has said who it is goes on being followed.
+    """What all followers have in common. `pace`, and `count` of all, are as of now. `changed`: a
+    peer is another one. `welcome`: whether an agent that has said who it is goes on being followed.
     `lost`: one has not answered."""
 
     asker: Asker
@@ -175,17 +174,11 @@ class Follower:
                 models=models,
             )
         )
-        if not before.reachable:
-            _log.info("peer is reachable", peer=str(self.address), peer_node=told.node)
 
     def _lose(self, because: str) -> None:
         before, now = self.peer, self._company.clock()
         if before.reachable or self.unreachable_since is None:
             self.unreachable_since = now
-        if before.reachable:
-            _log.warning(
-                "peer is unreachable", peer=str(self.address), peer_node=before.node, reason=because
-            )
         if before.reachable or before.because != because:
             since = self._company.wall(now) if before.reachable else before.since
             self._be(replace(before, reachable=False, because=because, since=since))
