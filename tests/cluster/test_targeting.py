@@ -129,6 +129,32 @@ def test_a_target_that_dies_in_mid_stream_ends_it_with_an_error(cluster: Cluster
     assert "node-c" in json.loads(last.removeprefix("data: "))["error"]["message"]
 
 
+@pytest.mark.slow
+def test_a_target_whose_link_is_cut_in_mid_stream_ends_it_with_an_error(cluster: Cluster) -> None:
+    """No reset comes: that it is silent is noticed by itself, after half a minute."""
+    a = cluster.members["a"]
+    told: list[str] = []
+    body = {**_question("endless"), "stream": True}
+
+    def read() -> None:
+        with httpx.stream(
+            "POST", f"{a.url}/v1/chat/completions", json=body, headers=_at("node-c"), timeout=120
+        ) as answer:
+            for line in answer.iter_lines():
+                if not told:
+                    cluster.network.cut("c")
+                told.append(line)
+
+    with pytest.raises(httpx.RemoteProtocolError):
+        read()
+    last = [line for line in told if line.startswith("data: ")][-1]
+    assert "node-c" in json.loads(last.removeprefix("data: "))["error"]["message"]
+    cluster.network.mend("c")
+    engine = cluster.members["c"]
+    free = "the engine is free, once what it said last was sent again"
+    wait_until(lambda: _engine(engine, "endless")["running"] == 0, what=free, seconds=120)
+
+
 def test_a_target_that_is_out_of_reach_is_said_to_be(cluster: Cluster) -> None:
     cluster.network.cut("c")
     answer = cluster.members["a"].post("/v1/chat/completions", _question("on-c"), **_at("node-c"))
