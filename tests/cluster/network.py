@@ -84,8 +84,10 @@ class Harm:
 
 @dataclass(kw_only=True)
 class Network:
-    """`bridge`: the host that the others meet at; it answers for DNS. `hosts`: by name."""
+    """`bridge`: where the others meet; it answers for DNS. `hosts`: by name. `number`: in
+    all their addresses."""
 
+    number: int
     bridge: Host
     hosts: dict[str, Host]
 
@@ -101,6 +103,13 @@ class Network:
         if delay is not None:  # after its rule: a queue without a reader drops all
             end(delay)
         self._set_link(name, "up")
+
+    def move(self, name: str, at: int) -> None:
+        """To other addresses of the same network: `at` is their last part."""
+        host = self.hosts[name]
+        _ip("-n", host.namespace, "addr", "flush", "dev", "eth0")
+        host.ipv4, host.ipv6 = _ipv4(self.number, at), _ipv6(self.number, at)
+        _address(self.number, at, "dev", "eth0", namespace=host.namespace)
 
     def bar(self, name: str, *others: str, families: Sequence[int] = (4, 6)) -> None:
         """What these say does not come in there; what it says goes out."""
@@ -169,6 +178,7 @@ def network(folder: Path, names: Sequence[str] = "abc") -> Iterator[Network]:
         bridge_namespace = _namespace(stack, f"{run}-bridge")
         number = _claim(stack, bridge_namespace)
         made = Network(
+            number=number,
             bridge=_host(folder, bridge_namespace, number, 254),
             hosts={
                 name: _host(folder, _namespace(stack, f"{run}-{name}"), number, at)
@@ -176,7 +186,7 @@ def network(folder: Path, names: Sequence[str] = "abc") -> Iterator[Network]:
             },
         )
         stack.callback(_let_go, made)
-        _join(made, number)
+        _join(made)
         yield made
 
 
@@ -235,8 +245,8 @@ def _host(folder: Path, namespace: str, number: int, at: int) -> Host:
     )
 
 
-def _join(made: Network, number: int) -> None:
-    bridge = made.bridge.namespace
+def _join(made: Network) -> None:
+    bridge, number = made.bridge.namespace, made.number
     _ip("-n", bridge, "link", "add", "bridge", "type", "bridge")
     _address(number, 254, "dev", "bridge", namespace=bridge)
     for link in ("bridge", "uplink"):

@@ -80,7 +80,17 @@ def _freeze(cluster: Cluster) -> None:
     cluster.members["c"].freeze()
 
 
-@pytest.mark.parametrize("harm", [_kill, _die, _cut, _freeze])
+def _bar(cluster: Cluster) -> None:
+    """What a says arrives there, and no answer at a."""
+    cluster.network.bar("a", "c")
+
+
+def _kill_without_dns(cluster: Cluster) -> None:
+    cluster.names.stop()
+    cluster.members["c"].kill()
+
+
+@pytest.mark.parametrize("harm", [_kill, _die, _cut, _freeze, _bar, _kill_without_dns])
 def test_what_has_not_begun_is_answered_by_the_other_node(
     cluster: Cluster, load: Load, harm: Callable[[Cluster], None]
 ) -> None:
@@ -92,6 +102,9 @@ def test_what_has_not_begun_is_answered_by_the_other_node(
     load.wait_more(40)
     load.finish()
     assert [each for each in load.failed if not each.began] == []
+    for each in load.failed:
+        if each.text.startswith("data: "):  # a stream that is cut says so
+            assert '"error"' in each.text.rstrip().rpartition("\n\n")[2]
     assert load.nodes_since(since) == {"node-b/two"}
     cluster.heal()
     a.wait_serving("two", "node-b", "node-c")
