@@ -79,10 +79,11 @@ class Delivery:
         self, choice: Choice, request: Request, visit: Visit | None
     ) -> Failure | None:
         """None: it is answered. `visit`: None: nobody compares this replica with others."""
-        asked, gateway, name, attempt = self._asked, self._gateway, choice.name, Attempt()
-        endpoint = choice.endpoint
+        asked, gateway, attempt = self._asked, self._gateway, Attempt()
+        name, endpoint = choice.route.name, choice.endpoint
         assert endpoint is not None
-        self._rename(choice)
+        if choice.renamed:
+            self._rename(name)
         served_by = gateway.served_by(name)
         asked.watch.at_model(gateway.metrics.of_model(name))
         heartbeat = Heartbeat(
@@ -92,7 +93,7 @@ class Delivery:
             head=lambda: relay.stream_head(served_by, asked.extra),
         )
         request.heartbeat = heartbeat
-        client = self._client(choice, heartbeat, served_by, request)
+        client = self._client(name, heartbeat, served_by, request)
         async with heartbeat:
             call = Call(
                 at=f"{endpoint.host}:{endpoint.port}",
@@ -123,7 +124,8 @@ class Delivery:
         """None: it is answered. Its stream begins when the peer's does: until then the peer may
         still say that it takes no more."""
         asked, gateway, name = self._asked, self._gateway, choice.name
-        self._rename(choice)
+        if choice.renamed:
+            self._rename(name)
         heartbeat = Heartbeat(
             asked.send,
             seconds=gateway.heartbeat_seconds * _LATER_THAN_PEERS,
@@ -151,13 +153,13 @@ class Delivery:
                 served_by = f"{remote.peer.node}/{name}".encode()
             asked.watch.at_model(gateway.metrics.elsewhere(name, str(remote.peer.node)))
             asked.body.drop()
-            client = self._client(choice, heartbeat, served_by, visit)
+            client = self._client(name, heartbeat, served_by, visit)
             await self._relay(response, client, visit)
             return None
 
     def _client(
         self,
-        choice: Choice,
+        name: str,
         heartbeat: Heartbeat,
         served_by: bytes,
         request: Request | Visit,
@@ -167,7 +169,7 @@ class Delivery:
             send=asked.send,
             heartbeat=heartbeat,
             served_by=served_by,
-            model=choice.name,
+            model=name,
             errors=asked.path.errors,
             request=request,
             request_id=self._request_id,
@@ -257,10 +259,11 @@ class Delivery:
         finally:
             response.close()
 
-    def _rename(self, choice: Choice) -> None:
+    def _rename(self, name: str) -> None:
+        """Once: then the span is another one."""
         span = self._asked.peek.span
-        if choice.renamed and span is not None and not self._is_renamed:
-            self._asked.body.rename(span, choice.name)
+        if span is not None and not self._is_renamed:
+            self._asked.body.rename(span, name)
             self._is_renamed = True
 
     def _target(self, query: bytes) -> str:

@@ -117,7 +117,7 @@ class Dispatch:
         if table.peers.all and is_for_this_node(asked.scope):
             asked.alone, table = True, routes.alone()
         choice = route_table.choose(table, self._named, asked.path.types, now=now)
-        model = choice.model if isinstance(choice, Problem) else choice.name
+        model = choice.model if isinstance(choice, Problem) else choice.route.name
         if model is not None:
             asked.watch.about(self._gateway.metrics.of_model(model))
         return choice
@@ -167,9 +167,10 @@ class Dispatch:
         return self._gateway.visits.begin(model, address, streams=self._asked.may_stream)
 
     async def _here(self, choice: Choice) -> _Came:
-        turns, name, own = self._gateway.turns, choice.name, choice.route.here
+        route = choice.route
+        turns, name, own = self._gateway.turns, route.name, route.here
         assert own is not None
-        look = partial(self._look, name) if choice.route.serving else None
+        look = partial(self._look, name) if route.serving else None
         try:
             async with turns.turn(name, own.max_in_flight, look) as turn:
                 if turn.waited:

@@ -66,9 +66,9 @@ class _Request:
                 return problem
             with WhileClientStays(self._scope):
                 peek = await gateway.peeking.peek(body)
-                return peek if isinstance(peek, Problem) else await self._dispatch(body, peek)
+                return peek if isinstance(peek, Problem) else await self._dispatch(body, peek).run()
 
-    async def _dispatch(self, body: Body | Form, peek: Peek) -> Problem | None:
+    def _dispatch(self, body: Body | Form, peek: Peek) -> Dispatch:
         query, in_query = take_parameter(self._scope["query_string"], "model")
         named = peek.model if peek.model is not None else in_query
         self._asked = Asked(
@@ -80,7 +80,7 @@ class _Request:
             peek=peek,
             query=query,
         )
-        return await Dispatch(self._gateway, self._asked, named=named).run()
+        return Dispatch(self._gateway, self._asked, named=named)
 
     def extra(self, problem: Problem) -> tuple[Header, ...]:
         """What else an answer has that is an error of ours."""

@@ -178,7 +178,10 @@ class Turns:
         queue.running -= 1
         if queue.waiting or queue.watchers:
             queue.admit()
-        self._forget_idle(model, queue)
+        if not queue.running and not queue.waiting:
+            del self._queues[model]
+            if queue.watchers:
+                queue.tell()
 
     def _forget_idle(self, model: ModelName, queue: _Queue) -> None:
         if not queue.running and not queue.waiting:
