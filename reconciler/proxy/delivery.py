@@ -242,7 +242,7 @@ class Delivery:
         asked.watch.code = response.status
         is_error = response.status >= HTTPStatus.BAD_REQUEST
         client.request.is_work = asked.path.computes and not is_error
-        if asked.alone:
+        if asked.alone and guard.is_routed(asked.scope):
             asked.extra.append(self._gateway.load_of(client.model))
         if visit is not None:
             retry_after = "retry-after" in response.headers

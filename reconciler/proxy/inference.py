@@ -12,6 +12,7 @@ from reconciler.proxy.dispatch import Dispatch
 from reconciler.proxy.engine_paths import EnginePath
 from reconciler.proxy.errors import Header, Problem
 from reconciler.proxy.gateway import Gateway
+from reconciler.proxy.guard import is_routed
 from reconciler.proxy.intake import Body
 from reconciler.proxy.query import take_parameter
 from reconciler.proxy.spool import Form
@@ -87,6 +88,6 @@ class _Request:
         asked = self._asked
         if asked is None:
             return ()
-        if asked.alone and problem.model is not None:
+        if asked.alone and is_routed(self._scope) and problem.model is not None:
             return (*asked.extra, self._gateway.load_of(problem.model))
         return tuple(asked.extra)

@@ -6,11 +6,12 @@ import pytest
 
 from reconciler.plan.ids import NodeName
 from reconciler.plan.phase import State
+from reconciler.proxy.peers.load import ModelLoad
 from tests.proxy.agent import Agent
 from tests.proxy.builders import KEY, model
-from tests.proxy.fleet import fleet
+from tests.proxy.fleet import at, fleet, until
 from tests.proxy.raw_engine import saying
-from tests.proxy.stand_in import StandIn
+from tests.proxy.stand_in import StandIn, StartStandIn
 
 PATHS = ("/v1/chat/completions", "/api/inference/v1/chat/completions")
 
@@ -151,3 +152,27 @@ async def test_an_address_that_is_another_nodes_by_now_is_passed_over(llm: Stand
         nodes["b"].board.put(replace(nodes["b"].board.now, node=NodeName("node-x")))
         answer = await nodes["a"].chat({"model": "llm"})
         assert (answer.status, answer.headers["x-served-by"]) == (200, "node-c/llm")
+
+
+async def test_a_long_prefill_elsewhere_has_heartbeats_too(stand_in: StartStandIn) -> None:
+    """litellm#34819, #34374: no byte came during a long prefill (scenario 45)."""
+    hangs = stand_in("--hang")
+    settings = {"heartbeat_seconds": 0.05}
+    async with fleet(a=(), b=(hangs.as_model(),), settings=settings) as nodes:
+        reader, writer = await nodes["a"].send_raw({"model": "llm", "stream": True})
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert b"200 OK" in head
+        assert b"x-served-by: node-b/llm" in head
+        await reader.readuntil(b": ping\n\n")
+        writer.close()
+        await hangs.until_running(0)
+        await until(lambda: nodes.under_way == 0)
+
+
+async def test_how_busy_a_replica_is_comes_with_its_answers_to_agents(llm: StandIn) -> None:
+    async with fleet(a=(), b=(llm.as_model(),)) as nodes:
+        assert (await nodes["a"].chat({"model": "llm"})).status == 200
+        told = nodes.mates["node-a"].told
+        assert told == {(at(nodes["b"]), "llm"): ModelLoad(in_flight=1)}
+        direct = await nodes["b"].chat({"model": "llm"}, headers={"X-Target-Server": "node-b"})
+        assert "x-xgen-load" not in direct.headers
