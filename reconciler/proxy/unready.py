@@ -35,12 +35,15 @@ _SHOWN = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unready:
-    """One replica. `cause`: a clause. `for_good`: blocked models wait for a person, and one that
-    goes for good for nobody: clients shall not insist. `retry_at`: RFC 3339; None: soon."""
+    """One replica. `cause`: a clause about the model, or, without its subject, about the `node`
+    (`of_node`). `for_good`: blocked models wait for a person, and one that goes for good for
+    nobody: clients shall not insist. `retry_at`: RFC 3339; None: soon."""
 
     node: str
     state: State
     cause: str
+    of_node: bool = False
+    is_here: bool = False
     reachable: bool = True
     for_good: bool = False
     retry_at: str | None = None
@@ -50,7 +53,7 @@ def here(model: ModelStatus, node: str, *, goes: bool, draining: bool = False) -
     """The reason says what the next try waits for. What is loaded and cannot be asked has just
     died, or is being stopped: the next status says so."""
     if draining:
-        cause = "that node is draining"
+        cause = "is draining"
     elif model.state is State.LOADED:
         cause = "its process is just ending"
     else:
@@ -59,6 +62,8 @@ def here(model: ModelStatus, node: str, *, goes: bool, draining: bool = False) -
         node=node,
         state=model.state,
         cause=cause,
+        of_node=draining,
+        is_here=True,
         for_good=goes or model.state is State.BLOCKED,
         retry_at=model.retry_at,
     )
@@ -66,9 +71,9 @@ def here(model: ModelStatus, node: str, *, goes: bool, draining: bool = False) -
 
 def of_peer(peer: Peer, model: PeerModel) -> Unready:
     if not peer.reachable:
-        cause = f"that node cannot be reached: {peer.because}"
+        cause = f"cannot be reached: {peer.because}"
     elif peer.draining:
-        cause = "that node is draining"
+        cause = "is draining"
     elif model.state is State.LOADED:
         cause = "its process is just ending"
     else:
@@ -77,6 +82,7 @@ def of_peer(peer: Peer, model: PeerModel) -> Unready:
         node=peer.node or str(peer.address),
         state=model.state,
         cause=cause,
+        of_node=peer.draining or not peer.reachable,
         reachable=peer.reachable,
         for_good=peer.reachable and model.state in (State.BLOCKED, State.DISABLED),
         retry_at=model.retry_at,
@@ -168,9 +174,12 @@ def _wait_seconds(replica: Unready, now: float) -> int:
 
 
 def _causes(ranked: Sequence[Unready]) -> str:
-    if len(ranked) == 1 and ranked[0].reachable:
+    if len(ranked) == 1 and ranked[0].is_here and not ranked[0].of_node:
         return ranked[0].cause
-    said = [f"on {each.node} {each.cause}" for each in ranked[:_SHOWN]]
+    said = [
+        f"node {each.node} {each.cause}" if each.of_node else f"on {each.node} {each.cause}"
+        for each in ranked[:_SHOWN]
+    ]
     if len(ranked) > _SHOWN:
         said.append(f"and on {len(ranked) - _SHOWN} more nodes it does not serve either")
     return "; ".join(said)

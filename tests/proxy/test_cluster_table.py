@@ -109,10 +109,25 @@ def test_not_ready_names_the_nodes_the_nearest_first() -> None:
         )
     )
     assert problem.message == (
-        "cannot answer for model 'a': on d that node is draining; on b it is loading: a while; "
-        "on node-a it is blocked: no room; on c that node cannot be reached: does not answer"
+        "cannot answer for model 'a': node d is draining; on b it is loading: a while; "
+        "on node-a it is blocked: no room; node c cannot be reached: does not answer"
     )
     assert dict(problem.headers)[b"retry-after"] == b"5"
+
+
+def test_the_only_replica_is_named_with_its_node_unless_it_is_here() -> None:
+    waits = model("a", state=State.LOADING, reason="a while")
+    lost = peer("c", model("a", port=1), reachable=False, because="does not answer")
+    said = [
+        refused(ask(status(waits))).message,
+        refused(ask(status(), peer("b", waits))).message,
+        refused(ask(status(), lost)).message,
+    ]
+    assert [each.removeprefix("cannot answer for model 'a': ") for each in said] == [
+        "it is loading: a while",
+        "on b it is loading: a while",
+        "node c cannot be reached: does not answer",
+    ]
 
 
 def test_clients_come_again_for_the_soonest_try() -> None:
