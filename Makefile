@@ -19,7 +19,7 @@ WORKERS ?= 2
 .PHONY: demo run test test-slow test-net test-engines engines gpu-check soak chaos check bench compiler git sshd network schema clean help
 .DELETE_ON_ERROR:
 
-demo: $(DEMO)  ## one node, a real small model; DEMO_ARGS=--once ends after the answers
+demo: $(DEMO)  ## one node, a real small model; DEMO_ARGS=--once ends after the answers, '--nodes 3': a cluster
 	$(BIN)/xgen-model demo $(DEMO_ARGS)
 
 run: $(DEMO)  ## the agent: make run RUN_ARGS="--manifest manifests --hub ./hub"

@@ -134,11 +134,11 @@ async def _ask(demo: Demo, up: Up) -> bool:
                 console.print(f"[red]answered {answer.status_code}:[/] {answer.text}")
                 return False
             served = answer.headers.get("x-served-by")
-            console.print(f"  {_gist(answer.json())}   [dim](served by {served})[/]")
+            console.print(f"  {gist(answer.json())}   [dim](served by {served})[/]")
     return True
 
 
-def _gist(answer: dict[str, object]) -> str:
+def gist(answer: dict[str, object]) -> str:
     match answer:
         case {"choices": [{"text": str(text)}, *_]}:
             return f"[green]{text.strip()}[/]"

@@ -19,7 +19,7 @@ from reconciler.errors import XgenError
 
 COMMANDS = {
     "run": "Run the agent: make a manifest true on this node.",
-    "demo": "See it work: one node, a real small model.",
+    "demo": "See it work: a node or a cluster, a real small model.",
     "validate": "Check manifests; every problem with its place.",
     "plan": "Say what a manifest would start, restart and stop.",
     "status": "Show nodes and models: states and reasons.",
