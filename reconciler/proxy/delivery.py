@@ -15,7 +15,7 @@ from reconciler.proxy import errors, forward, guard, headers, relay, unready
 from reconciler.proxy.body import Peek
 from reconciler.proxy.breaker import Outcome, outcome_of
 from reconciler.proxy.engine_paths import EnginePath
-from reconciler.proxy.errors import NOT_STARTED, Header, Problem
+from reconciler.proxy.errors import NOT_STARTED, UNANSWERED, Header, Problem
 from reconciler.proxy.forward import Call
 from reconciler.proxy.gateway import Gateway
 from reconciler.proxy.heartbeat import Heartbeat
@@ -141,11 +141,14 @@ class Delivery:
             told = headers.first(given, load.HEADER)
             if told is not None and (figures := load.decode(told)) is not None:
                 gateway.replicas.heard(name, remote.peer.address, figures)
-            if _did_not_start(response.status, given) and may_resend():
+            cause = _why_elsewhere(response.status, given)
+            if cause is not None and may_resend():
                 response.close()
+                if cause is ResendCause.LOST:
+                    visit.came(Outcome.FAILED)
                 return Failure(
                     at=remote.peer.address,
-                    cause=ResendCause.NOT_STARTED,
+                    cause=cause,
                     problem=unready.peer_refused(name, str(remote.peer.node), response.status),
                 )
             served_by = headers.first(given, b"x-served-by")
@@ -191,7 +194,7 @@ class Delivery:
         except forward.BackendLost as exc:
             metrics.count_upstream(UpstreamFault.LOST)
             log.warning("backend lost before its answer", model=name, cause=str(exc))
-            problem = errors.backend_lost(name)
+            problem = errors.backend_lost(name, heard=exc.heard)
             cause = None if exc.heard else ResendCause.LOST
         return Failure(at=None, cause=cause, problem=problem)
 
@@ -279,6 +282,11 @@ def _both(one: Callable[[], None], other: Callable[[], None]) -> Callable[[], No
     return call
 
 
-def _did_not_start(status: int, given: list[Header]) -> bool:
-    """It takes none, has the model no more, or is another node than we thought."""
-    return status in _REFUSALS and headers.first(given, NOT_STARTED[0]) == NOT_STARTED[1]
+def _why_elsewhere(status: int, given: list[Header]) -> ResendCause | None:
+    """NOT_STARTED: the peer takes none, has the model no more, or is another node than we thought.
+    LOST: its backend broke off before a byte of the answer. None: it has answered."""
+    if status in _REFUSALS and headers.first(given, NOT_STARTED[0]) == NOT_STARTED[1]:
+        return ResendCause.NOT_STARTED
+    if status == HTTPStatus.BAD_GATEWAY and headers.first(given, UNANSWERED[0]) == UNANSWERED[1]:
+        return ResendCause.LOST
+    return None

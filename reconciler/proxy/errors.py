@@ -14,6 +14,7 @@ from reconciler.proxy import json_text
 Header = tuple[bytes, bytes]
 
 NOT_STARTED: Header = (b"x-xgen-not-started", b"1")
+UNANSWERED: Header = (b"x-xgen-unanswered", b"1")
 """The request certainly reached no backend, so it may be sent elsewhere."""
 
 COME_SOON: Header = (b"retry-after", b"5")
@@ -340,13 +341,15 @@ def backend_unreachable(model: str) -> Problem:
     )
 
 
-def backend_lost(model: str) -> Problem:
-    """No NOT_STARTED: the backend may have begun, or this request may be what ended it."""
+def backend_lost(model: str, *, heard: bool) -> Problem:
+    """No NOT_STARTED: the backend may have begun, or this request may be what ended it. `heard`:
+    something came of an answer, so that no other replica is asked."""
     message = (
         f"cannot get an answer for model {model!r}: its backend went away before it answered, or "
         "its answer is not valid HTTP"
     )
-    return Problem(status=502, code="backend_lost", message=message, model=model)
+    headers = () if heard else (UNANSWERED,)
+    return Problem(status=502, code="backend_lost", message=message, headers=headers, model=model)
 
 
 def backend_error(model: str, status: int) -> Problem:

@@ -145,7 +145,7 @@ def peer_refused(model: str, node: str, status: int) -> Problem:
     return Problem(
         status=503,
         code="peer_refused",
-        message=f"cannot answer for model {model!r}: node {node} took no request ({status})",
+        message=f"cannot answer for model {model!r}: node {node} did not ({status})",
         headers=retry_after(SOON_SECONDS),
         model=model,
     )

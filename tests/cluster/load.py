@@ -103,7 +103,7 @@ def ask(
             timeout=_LIMIT_SECONDS,
         ) as answer:
             for piece in answer.iter_text():
-                began = True
+                began = answer.status_code == 200
                 text += piece
         error = None if answer.status_code == 200 and _is_whole(text, stream) else "not whole"
     except httpx.HTTPError as exc:

@@ -4,7 +4,9 @@ A request that nothing has come back of goes to the other one; none hangs; the v
 afterwards all is as it was.
 """
 
+import os
 import shutil
+import signal
 import time
 from collections.abc import Callable, Iterator
 
@@ -19,7 +21,8 @@ from tests.model_files import gemma
 
 pytestmark = [pytest.mark.net, pytest.mark.timeout(300)]
 
-_TWO = model("two", nodes="[node-b, node-c]", env='{STAND_IN: "--chunk-interval 0.02"}')
+_ENGINE = '{STAND_IN: "--probe-well --first-byte-after 0.1 --chunk-interval 0.02"}'
+_TWO = model("two", nodes="[node-b, node-c]", env=_ENGINE)
 _REAL = real_model("gemma", "ctx_size: 1024, parallel: 2", nodes="[node-c]").replace(
     "backend: auto", "backend: xllamacpp"
 )
@@ -112,6 +115,19 @@ def test_what_has_not_begun_is_answered_by_the_other_node(
         again.wait_more(60)
     assert again.failed == []
     assert again.nodes == {"node-b/two", "node-c/two"}
+
+
+def test_an_engine_that_dies_costs_no_request_that_has_not_begun(
+    cluster: Cluster, load: Load
+) -> None:
+    """Its agent lives, and says that nothing came."""
+    a, c = cluster.members["a"], cluster.members["c"]
+    for _ in range(2):  # a third one waits long until it is started again
+        os.kill(c.wait_state("two", "loaded")["pid"], signal.SIGKILL)
+        load.wait_more(40)
+        a.wait_serving("two", "node-b", "node-c")
+    load.finish()
+    assert [each for each in load.failed if not each.began] == []
 
 
 def test_a_slow_lossy_node_costs_no_request(cluster: Cluster, load: Load) -> None:

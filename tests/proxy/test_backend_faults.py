@@ -47,6 +47,7 @@ async def test_a_reset_before_the_first_byte_is_502_and_not_sent_again(
         answer = await agent.chat({"model": "llm"})
         assert (answer.status, answer.error["code"]) == (502, "backend_lost")
         assert "X-Xgen-Not-Started" not in answer.headers
+        assert answer.headers["X-Xgen-Unanswered"] == "1"
         assert (await backend.state())["seen"] == 1
 
 

@@ -41,7 +41,7 @@ def whole(status: str, *fields: str, body: bytes = b"{}") -> bytes:
     return "\r\n".join((*head, "", "")).encode() + body
 
 
-NOT_STARTED = "X-Xgen-Not-Started: 1"
+NOT_STARTED, UNANSWERED = "X-Xgen-Not-Started: 1", "X-Xgen-Unanswered: 1"
 RESENT = {
     "a close": (saying(b""), "lost"),
     "a reset": (saying(b"", then_reset=True), "lost"),
@@ -49,12 +49,15 @@ RESENT = {
     "429": (saying(whole("429 Busy", NOT_STARTED)), "not_started"),
     "404": (saying(whole("404 No", NOT_STARTED)), "not_started"),
     "421": (saying(whole("421 Not me", NOT_STARTED)), "not_started"),
+    "502": (saying(whole("502 Bad Gateway", UNANSWERED)), "lost"),
 }
 SHOWN = {
     "503": (whole("503 Busy", "Retry-After: 5"), 503),
     "429": (whole("429 Busy"), 429),
     "500": (whole("500 Broken", NOT_STARTED), 500),
     "404": (whole("404 No"), 404),
+    "502": (whole("502 Bad Gateway"), 502),
+    "503, unanswered": (whole("503 Busy", UNANSWERED), 503),
 }
 BROKEN = {
     "garbage": saying(b"\x16\x03\x01 this is not HTTP\r\n\r\n"),
@@ -177,6 +180,19 @@ async def test_where_nobody_else_has_the_model_the_refusal_is_passed_on() -> Non
         assert answer.headers["retry-after"] == "7"
         assert answer.headers["x-xgen-not-started"] == "1"
         assert "x-retried" not in answer.headers
+
+
+async def test_an_engine_that_dies_at_another_node_is_no_answer_either(
+    llm: StandIn, stand_in: StartStandIn
+) -> None:
+    """As it is on this node: nothing of an answer came, so another replica is asked."""
+    dead = stand_in("--reset-before-first-byte")
+    async with fleet(a=(), b=(dead.as_model(),), c=(llm.as_model(),)) as nodes:
+        nodes.load("c", in_flight=5)
+        answer = await nodes["a"].chat(ASK)
+        assert (answer.status, answer.headers["x-served-by"]) == (200, "node-c/llm")
+        assert answer.headers["x-retried"] == "1"
+        assert await resent(nodes["a"]) == {"lost": 1}
 
 
 async def test_the_answer_is_that_of_the_second_try_whatever_it_is(stand_in: StartStandIn) -> None:
