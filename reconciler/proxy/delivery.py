@@ -1,7 +1,7 @@
 """One request on its way to one replica, and the answer on its way back."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from http import HTTPStatus
 from urllib.parse import quote
 
@@ -50,12 +50,17 @@ class Asked:
     body: Body | Form
     peek: Peek
     query: bytes
+    extra: list[Header]
     alone: bool = False
-    extra: list[Header] = field(default_factory=list)
 
     @property
     def may_stream(self) -> bool:
         return self.peek.stream and self.path.streams
+
+    @property
+    def routed(self) -> bool:
+        """A peer has passed it on, and wants to know how busy we are."""
+        return self.alone and guard.is_routed(self.scope)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +89,7 @@ class Delivery:
         assert endpoint is not None
         if choice.renamed:
             self._rename(name)
-        served_by = gateway.served_by(name)
+        served_by = choice.route.served_by
         asked.watch.at_model(gateway.metrics.of_model(name))
         heartbeat = Heartbeat(
             asked.send,
@@ -245,7 +250,7 @@ class Delivery:
         asked.watch.code = response.status
         is_error = response.status >= HTTPStatus.BAD_REQUEST
         client.request.is_work = asked.path.computes and not is_error
-        if asked.alone and guard.is_routed(asked.scope):
+        if asked.routed:
             asked.extra.append(self._gateway.load_of(client.model))
         if visit is not None:
             retry_after = "retry-after" in response.headers

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from reconciler.plan.desired import Affinity, ModelType
-from reconciler.plan.ids import ModelName
+from reconciler.plan.ids import ModelName, NodeName
 from reconciler.plan.phase import State
 from reconciler.proxy import errors, unready
 from reconciler.proxy.errors import Problem
@@ -31,7 +31,8 @@ class Remote:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
     """One model of the cluster. `here`: as this node has it; None: it does not. `away`: at peers,
-    those that can be reached first; `serving`: those of them that requests may be sent to."""
+    those that can be reached first; `serving`: those of them that requests may be sent to.
+    `served_by`: what answers say that come from this node's."""
 
     name: ModelName
     type: ModelType
@@ -41,6 +42,7 @@ class Route:
     here: ModelStatus | None = None
     away: tuple[Remote, ...] = ()
     serving: tuple[Remote, ...] = ()
+    served_by: bytes = b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +77,7 @@ def build(status: Status, peers: Peers = NOBODY) -> RouteTable:
     peers; names count before aliases."""
     own = {model.name: model for model in status.models}
     away = _away(peers)
-    routes = {name: _route(model, away.get(name, ())) for name, model in own.items()}
+    routes = {name: _route(model, status.node, away.get(name, ())) for name, model in own.items()}
     foreign = {name: _foreign(found) for name, found in away.items() if name not in own}
     every = (*routes.values(), *foreign.values())
     by_name = _named(foreign.values()) | _named(routes.values())
@@ -125,7 +127,7 @@ def _away(peers: Peers) -> Mapping[ModelName, tuple[Remote, ...]]:
     return {name: tuple(replicas) for name, replicas in found.items()}
 
 
-def _route(model: ModelStatus, replicas: tuple[Remote, ...]) -> Route:
+def _route(model: ModelStatus, node: NodeName, replicas: tuple[Remote, ...]) -> Route:
     away = tuple(each for each in replicas if each.model.type is model.type)
     return Route(
         name=model.name,
@@ -136,6 +138,7 @@ def _route(model: ModelStatus, replicas: tuple[Remote, ...]) -> Route:
         here=model,
         away=away,
         serving=tuple(each for each in away if each.serves),
+        served_by=f"{node}/{model.name}".encode(),
     )
 
 
