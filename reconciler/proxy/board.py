@@ -31,7 +31,7 @@ class Routes:
         """Of the cluster."""
         status, peers, table = self._board.current(), self._peers.current(), self._table
         if status is not table.status or peers is not table.peers:
-            table = self._table = route_table.build(status, peers)
+            table = self._table = route_table.build(status, peers, table)
         return table
 
     def alone(self) -> RouteTable:

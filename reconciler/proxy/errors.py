@@ -14,8 +14,9 @@ from reconciler.proxy import json_text
 Header = tuple[bytes, bytes]
 
 NOT_STARTED: Header = (b"x-xgen-not-started", b"1")
-UNANSWERED: Header = (b"x-xgen-unanswered", b"1")
 """The request certainly reached no backend, so it may be sent elsewhere."""
+UNANSWERED: Header = (b"x-xgen-unanswered", b"1")
+"""It reached one, which broke off before a byte of its answer."""
 
 COME_SOON: Header = (b"retry-after", b"5")
 """On a 503 of a path for operators."""

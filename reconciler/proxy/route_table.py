@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from reconciler.plan.desired import Affinity, ModelType
 from reconciler.plan.ids import ModelName, NodeName
+from reconciler.plan.peering import Address
 from reconciler.plan.phase import State
 from reconciler.proxy import errors, unready
 from reconciler.proxy.errors import Problem
@@ -17,15 +18,11 @@ Types = tuple[ModelType, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remote:
-    """A replica at a peer."""
+    """A replica at a peer. `serves`: requests may be sent there."""
 
     peer: Peer
     model: PeerModel
-
-    @property
-    def serves(self) -> bool:
-        peer = self.peer
-        return self.model.serves and peer.reachable and not peer.draining and peer.node is not None
+    serves: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +45,7 @@ class Route:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteTable:
     """Derived once per status and peers. `by_name` holds names and aliases, `by_type` no disabled
-    models, `here` the names and aliases of this node's own."""
+    models, `here` the names and aliases of this node's own, `remotes` what each peer has."""
 
     status: Status
     peers: Peers
@@ -56,6 +53,7 @@ class RouteTable:
     routes: tuple[Route, ...]
     by_name: Mapping[str, Route]
     by_type: Mapping[ModelType, tuple[Route, ...]]
+    remotes: Mapping[Address, tuple[Remote, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,11 +70,13 @@ class Choice:
         return self.route.name
 
 
-def build(status: Status, peers: Peers = NOBODY) -> RouteTable:
+def build(status: Status, peers: Peers = NOBODY, before: RouteTable | None = None) -> RouteTable:
     """Where two mean different things by a name, this node's manifest counts, then the first of the
-    peers; names count before aliases."""
+    peers; names count before aliases. `before`: an older table, of which is taken what still holds:
+    of many peers few change at a time."""
     own = {model.name: model for model in status.models}
-    away = _away(peers)
+    remotes = _remotes(peers, before.remotes if before is not None else {})
+    away = _away(remotes.values())
     routes = {name: _route(model, status.node, away.get(name, ())) for name, model in own.items()}
     foreign = {name: _foreign(found) for name, found in away.items() if name not in own}
     every = (*routes.values(), *foreign.values())
@@ -91,6 +91,7 @@ def build(status: Status, peers: Peers = NOBODY) -> RouteTable:
             wanted: tuple(route for route in every if route.enabled and route.type is wanted)
             for wanted in ModelType
         },
+        remotes=remotes,
     )
 
 
@@ -119,11 +120,33 @@ def choose(
     return Choice(route=route, endpoint=endpoint, renamed=renamed)
 
 
-def _away(peers: Peers) -> Mapping[ModelName, tuple[Remote, ...]]:
+def _remotes(
+    peers: Peers, before: Mapping[Address, tuple[Remote, ...]]
+) -> Mapping[Address, tuple[Remote, ...]]:
+    """By peer, those that can be reached first."""
+    reached: dict[Address, tuple[Remote, ...]] = {}
+    others: dict[Address, tuple[Remote, ...]] = {}
+    for peer in peers.all:
+        known = before.get(peer.address, ())
+        if not known or known[0].peer is not peer:
+            known = _of(peer)
+        (reached if peer.reachable else others)[peer.address] = known
+    return reached | others
+
+
+def _of(peer: Peer) -> tuple[Remote, ...]:
+    answers = peer.reachable and not peer.draining and peer.node is not None
+    return tuple(
+        Remote(peer=peer, model=model, serves=answers and model.serves)
+        for model in peer.models.values()
+    )
+
+
+def _away(remotes: Iterable[tuple[Remote, ...]]) -> Mapping[ModelName, tuple[Remote, ...]]:
     found: dict[ModelName, list[Remote]] = {}
-    for peer in sorted(peers.all, key=lambda each: not each.reachable):
-        for name, model in peer.models.items():
-            found.setdefault(name, []).append(Remote(peer=peer, model=model))
+    for of_peer in remotes:
+        for remote in of_peer:
+            found.setdefault(remote.model.name, []).append(remote)
     return {name: tuple(replicas) for name, replicas in found.items()}
 
 

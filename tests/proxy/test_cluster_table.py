@@ -182,7 +182,7 @@ def models(draw: st.DrawFn, *, port: int) -> tuple[ModelStatus, ...]:
 
 
 @st.composite
-def tables(draw: st.DrawFn) -> RouteTable:
+def known(draw: st.DrawFn) -> tuple[Status, Peers]:
     own = status(*draw(models(port=1)), draining=draw(st.booleans()))
     peers = tuple(
         peer(
@@ -194,7 +194,22 @@ def tables(draw: st.DrawFn) -> RouteTable:
         )
         for number in range(draw(st.integers(0, 3)))
     )
-    return build(own, Peers(all=peers))
+    return own, Peers(all=peers)
+
+
+def tables() -> st.SearchStrategy[RouteTable]:
+    return known().map(lambda each: build(*each))
+
+
+@given(known(), known(), st.sets(st.integers(0, 2)))
+def test_what_an_older_table_is_good_for_changes_nothing(
+    old: tuple[Status, Peers], new: tuple[Status, Peers], kept: set[int]
+) -> None:
+    status_now, peers = new[0], list(new[1].all)
+    for place in kept & set(range(min(len(peers), len(old[1].all)))):
+        peers[place] = old[1].all[place]
+    now = Peers(all=tuple(peers))
+    assert build(status_now, now, build(*old)) == build(status_now, now)
 
 
 @given(tables(), st.sampled_from((None, *NAMES, "nobody")), st.sampled_from((LLM, EMBEDDING)))
