@@ -276,13 +276,13 @@ def _told(counted: Counter[str]) -> str:
 
 
 def invite(demo: ClusterDemo) -> None:
-    url = demo.first.url
+    url, other = demo.first.url, demo.other
     demo.console.print(
         f"""
 [bold]Now it is yours.[/] Edit {demo.manifest}, which all nodes read, or try:
   who has it    curl {url}/v1/models
   why there     curl '{url}/api/cluster/route?model={SHARED}'
-  a crash       kill -9 the pid of an agent: its models serve on, and the next agent takes them over
+  a crash       kill -9 {demo.agents.pid(other)}: {other.name}'s agent; its models serve on
 The view:       {command()} status --watch --server {url}
 The agents' logs are {demo.manifest.parents[1]}/*/agent.log, the models' logs in */logs beside them.
 Ctrl-C ends everything and leaves no process behind.

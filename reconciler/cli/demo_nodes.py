@@ -73,6 +73,7 @@ class DemoNodes:
             *("--peers", ",".join(node.address for node in nodes), "--log-format", "console"),
         )
         self._running: dict[NodeName, _Agent] = {}
+        self._pids: dict[NodeName, int] = {}
         self._ending = False
 
     async def __aenter__(self) -> Self:
@@ -109,9 +110,13 @@ class DemoNodes:
             agent = _Agent(words, log=node.log, crash=crash)
         except OSError as exc:
             raise Rejected(f"cannot start node {node.name}: {exc}") from exc
-        self._running[node.name] = agent
+        self._running[node.name], self._pids[node.name] = agent, agent.pid
         agent.watch(lambda: self._gone(node, agent))
         return agent.pid
+
+    def pid(self, node: DemoNode) -> int:
+        """Of its agent, or of the last one."""
+        return self._pids[node.name]
 
     def kill(self, node: DemoNode) -> None:
         """What becomes of a node that loses its power: its agent dies, and all its backends."""

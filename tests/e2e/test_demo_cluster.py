@@ -95,6 +95,17 @@ def test_an_agent_that_dies_before_the_end_is_told_and_ends_the_demo(folder: Pat
     assert "demo-b has ended by itself, killed by SIGKILL" in said
 
 
+def test_an_agent_that_is_killed_later_is_started_again(folder: Path) -> None:
+    with _demo(folder) as (process, lines):
+        pid = int(_read_until(lines, "a crash").partition("kill -9 ")[2].partition(":")[0])
+        os.kill(pid, signal.SIGKILL)
+        assert "demo-a has ended (killed by SIGKILL)" in _read_until(lines, "has ended")
+        _read_until(lines, "demo-a is started again")
+        process.send_signal(signal.SIGINT)
+        lines.read()
+        assert process.wait(60) == 0
+
+
 def test_ctrl_c_ends_all_of_it(folder: Path) -> None:
     with _demo(folder) as (process, lines):
         _read_until(lines, "loading")
