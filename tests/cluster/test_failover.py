@@ -4,16 +4,16 @@ A request that nothing has come back of goes to the other one; none hangs; the v
 afterwards all is as it was.
 """
 
-import os
 import shutil
-import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import openai
 import pytest
 
+from tests.cluster import harms
 from tests.cluster.agents import Cluster
+from tests.cluster.harms import Harm
 from tests.cluster.load import Load, chats
 from tests.e2e.clients import HELLO, TOKENS
 from tests.e2e.manifests import REAL_PREFIX, manifest, model, real_model
@@ -25,6 +25,11 @@ _ENGINE = '{STAND_IN: "--probe-well --first-byte-after 0.1 --chunk-interval 0.02
 _TWO = model("two", nodes="[node-b, node-c]", env=_ENGINE)
 _REAL = real_model("gemma", "ctx_size: 1024, parallel: 2", nodes="[node-c]").replace(
     "backend: auto", "backend: xllamacpp"
+)
+
+_HARMS = (
+    *(harms.kill, harms.die, harms.kill_without_dns),
+    *(harms.freeze, harms.cut, harms.mute),
 )
 
 
@@ -67,38 +72,12 @@ def test_a_real_model_on_one_node_answers_by_way_of_another(cluster: Cluster) ->
             assert "Paris" in "".join(chunk.choices[0].text for chunk in stream)
 
 
-def _kill(cluster: Cluster) -> None:
-    cluster.members["c"].kill()
-
-
-def _die(cluster: Cluster) -> None:
-    cluster.members["c"].die()
-
-
-def _cut(cluster: Cluster) -> None:
-    cluster.network.cut("c")
-
-
-def _freeze(cluster: Cluster) -> None:
-    cluster.members["c"].freeze()
-
-
-def _bar(cluster: Cluster) -> None:
-    """What a says arrives there, and no answer at a."""
-    cluster.network.bar("a", "c")
-
-
-def _kill_without_dns(cluster: Cluster) -> None:
-    cluster.names.stop()
-    cluster.members["c"].kill()
-
-
-@pytest.mark.parametrize("harm", [_kill, _die, _cut, _freeze, _bar, _kill_without_dns])
+@pytest.mark.parametrize("harm", _HARMS, ids=lambda harm: harm.__name__)
 def test_what_has_not_begun_is_answered_by_the_other_node(
-    cluster: Cluster, load: Load, harm: Callable[[Cluster], None]
+    cluster: Cluster, load: Load, harm: Harm
 ) -> None:
     a = cluster.members["a"]
-    harm(cluster)
+    harm(cluster, "c")
     gone = a.wait_reachable("node-c", False)
     assert gone["reason"]
     since = time.monotonic()
@@ -123,7 +102,8 @@ def test_an_engine_that_dies_costs_no_request_that_has_not_begun(
     """Its agent lives, and says that nothing came."""
     a, c = cluster.members["a"], cluster.members["c"]
     for _ in range(2):  # a third one waits long until it is started again
-        os.kill(c.wait_state("two", "loaded")["pid"], signal.SIGKILL)
+        c.wait_state("two", "loaded")
+        harms.kill_engine(cluster, "c")
         load.wait_more(40)
         a.wait_serving("two", "node-b", "node-c")
     load.finish()
@@ -131,8 +111,7 @@ def test_an_engine_that_dies_costs_no_request_that_has_not_begun(
 
 
 def test_a_slow_lossy_node_costs_no_request(cluster: Cluster, load: Load) -> None:
-    cluster.network.delay("c", 200)
-    cluster.network.lose("c", 5)
+    harms.slow_down(cluster, "c")
     load.wait_more(100)
     load.finish()
     assert load.failed == []

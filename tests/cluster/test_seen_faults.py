@@ -1,10 +1,10 @@
 """What befalls one node of three, as the others show it: what it is, why, and that it is over."""
 
-from collections.abc import Callable
-
 import pytest
 
+from tests.cluster import harms
 from tests.cluster.agents import Cluster, serving
+from tests.cluster.harms import Harm
 from tests.e2e.agent import Entry
 from tests.e2e.manifests import manifest, model
 
@@ -24,41 +24,21 @@ def cluster(lasting_cluster: Cluster) -> Cluster:
     return lasting_cluster
 
 
-def _kill(cluster: Cluster) -> None:
-    cluster.members["c"].kill()
-
-
-def _die(cluster: Cluster) -> None:
-    cluster.members["c"].die()
-
-
-def _cut(cluster: Cluster) -> None:
-    cluster.network.cut("c")
-
-
-def _freeze(cluster: Cluster) -> None:
-    cluster.members["c"].freeze()
-
-
-def _lose_all(cluster: Cluster) -> None:
-    cluster.network.lose("c", 100)
-
-
 @pytest.mark.parametrize(
     ("harm", "words"),
     [
-        (_kill, ["refuses connections"]),
-        (_die, ["refuses connections"]),
-        (_cut, ["takes no connection", "has not answered"]),
-        (_freeze, ["has not answered"]),
-        (_lose_all, ["takes no connection", "has not answered"]),
+        (harms.kill, ["refuses connections"]),
+        (harms.die, ["refuses connections"]),
+        (harms.cut, ["takes no connection", "has not answered"]),
+        (harms.freeze, ["has not answered"]),
+        (harms.lose_all, ["takes no connection", "has not answered"]),
     ],
     ids=["killed", "machine-dead", "cut", "frozen", "all-lost"],
 )
 def test_a_node_that_is_gone_stays_listed_with_the_reason_and_comes_back(
-    cluster: Cluster, harm: Callable[[Cluster], None], words: list[str]
+    cluster: Cluster, harm: Harm, words: list[str]
 ) -> None:
-    harm(cluster)
+    harm(cluster, "c")
     for name in "ab":
         shown = cluster.members[name].wait_reason("node-c", *words)
         assert shown["loaded_models"] == []
@@ -84,8 +64,7 @@ def test_who_alone_does_not_hear_a_node_says_so_alone(cluster: Cluster) -> None:
 
 def test_a_slow_lossy_link_keeps_its_node_in_the_view(cluster: Cluster) -> None:
     """A change there arrives, too."""
-    cluster.network.delay("c", 200)
-    cluster.network.lose("c", 5)
+    harms.slow_down(cluster, "c")
     cluster.members["c"].write(manifest(model("everywhere", nodes="all")))
     cluster.members["a"].wait_serving("on-c")
     cluster.members["a"].wait_serving("everywhere", "node-a", "node-b", "node-c")
