@@ -41,6 +41,7 @@ KNOWN = (
     "no cgroup v2 that can be written",
     "no prebuilt llama-server for this machine",
     "no network namespaces of our own",
+    "no packet queues (NFQUEUE) in this kernel",
     "no aiperf for this Python",
     "no prebuilt kubectl for this machine",
 )
