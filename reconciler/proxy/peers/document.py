@@ -6,7 +6,8 @@ model loses only itself.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from datetime import datetime
+from typing import Annotated, Any, Protocol, TypeVar
 
 import msgspec
 
@@ -19,7 +20,10 @@ from reconciler.proxy.peers.load import IDLE, ModelLoad
 from reconciler.proxy.peers.peer import PeerModel
 
 _API = 1
+_MOST = 1_000_000_000
 
+Count = Annotated[int, msgspec.Meta(ge=0, le=_MOST)]
+Slots = Annotated[int, msgspec.Meta(ge=1, le=_MOST)]
 T = TypeVar("T", bound=msgspec.Struct)
 
 
@@ -97,9 +101,9 @@ class _Server(msgspec.Struct):
 
 
 class _Load(msgspec.Struct):
-    in_flight: int = 0
-    waiting: int = 0
-    queued: int | None = None
+    in_flight: Count = 0
+    waiting: Count = 0
+    queued: Count | None = None
     kv_usage: float | None = None
 
 
@@ -110,11 +114,11 @@ class _Model(msgspec.Struct):
     reason: str = ""
     aliases: list[str] = []
     enabled: bool = True
-    max_in_flight: int | None = None
+    max_in_flight: Slots | None = None
     affinity: Affinity = Affinity.NONE
-    retry_at: str | None = None
+    retry_at: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
     spec_hash: str | None = None
-    in_flight: int = 0
+    in_flight: Count = 0
     load: _Load | None = None
 
 
@@ -146,13 +150,14 @@ def read_loads(given: object) -> dict[ModelName, ModelLoad]:
 
 def _told(value: dict[str, Any]) -> Told:
     server = _lenient(value, _Server)
-    if server is None or not server.node:
+    if server is None or not _is_name(server.node):
         raise Unreadable("is not an xgen-model agent: its answer names no node")
-    serving = {each.get("name") for each in server.loaded_models if isinstance(each, dict)}
+    loaded = (each.get("name") for each in server.loaded_models if isinstance(each, dict))
+    serving = {name for name in loaded if isinstance(name, str)}
     models, loads, unread = {}, {}, 0
     for entry in server.models:
         model = _lenient(entry, _Model)
-        if model is None or not model.name:
+        if model is None or not _is_name(model.name):
             unread += 1
             continue
         name = ModelName(model.name)
@@ -177,6 +182,11 @@ def _told(value: dict[str, Any]) -> Told:
     )
 
 
+def _is_name(text: str) -> bool:
+    """It may stand in a header."""
+    return text != "" and text.isascii() and text.isprintable()
+
+
 def _model(model: _Model, *, serves: bool) -> PeerModel:
     return PeerModel(
         name=ModelName(model.name),
@@ -188,15 +198,15 @@ def _model(model: _Model, *, serves: bool) -> PeerModel:
         serves=serves,
         max_in_flight=model.max_in_flight,
         affinity=model.affinity,
-        retry_at=model.retry_at,
+        retry_at=model.retry_at.isoformat() if model.retry_at is not None else None,
         spec_hash=SpecHash(model.spec_hash) if model.spec_hash is not None else None,
     )
 
 
 def _load(load: _Load) -> ModelLoad:
     return ModelLoad(
-        in_flight=max(load.in_flight, 0),
-        waiting=max(load.waiting, 0),
+        in_flight=load.in_flight,
+        waiting=load.waiting,
         queued=load.queued,
         kv_usage=load.kv_usage,
     )

@@ -16,6 +16,7 @@ from reconciler.proxy.peers.document import Told, Unchanged, Unreadable, read
 from reconciler.proxy.peers.load import ModelLoad
 from reconciler.proxy.peers.peer import Latest, Peer
 from reconciler.proxy.peers.shown import Shown
+from reconciler.proxy.unready import model_not_ready, of_peer
 from tests.proxy.peers.stub_peer import model_entry
 
 _FIELDS = (
@@ -39,6 +40,7 @@ _VALUES = st.recursive(
 _ANSWERS = st.dictionaries(st.sampled_from(_FIELDS), _VALUES).map(
     lambda fields: {"node": "n", **fields}
 )
+_PEER = Peer(address=Address(host="::1", port=1), document=b"", reachable=True)
 _REQUIRED = {"node", "reachable", "reason", "models", "loaded_models", "gpu", "heard_seconds"}
 
 
@@ -122,3 +124,38 @@ def test_odd_text_is_shown(text: str) -> None:
         return
     assert isinstance(told, Told)
     assert "note" in json.loads(told.document)
+
+
+def test_figures_that_nobody_could_count_with_are_not_told() -> None:
+    load = {"in_flight": 10**400, "waiting": 1}
+    told = _read(models=[model_entry(max_in_flight=0, load=load)])
+    assert (told.models[ModelName("llm")].max_in_flight, told.loads) == (None, {})
+    news = read(json.dumps({"unchanged": True, "load": {"llm": load}}).encode())
+    assert news.loads == {"llm": ModelLoad(waiting=1)}
+
+
+@pytest.mark.parametrize("moment", ["soon", "2026-12-01", "0001-01-01T00:00:00", 5])
+def test_a_next_try_at_no_moment_counts_as_none(moment: object) -> None:
+    model = _read(models=[model_entry(state="error", retry_at=moment)]).models[ModelName("llm")]
+    answer = model_not_ready("llm", [of_peer(_PEER, model)], now=0.0)
+    assert (answer.status, model.retry_at) == (503, None)
+
+
+def test_a_next_try_is_kept() -> None:
+    entry = model_entry(state="error", retry_at="1970-01-01T00:00:20Z")
+    answer = model_not_ready(
+        "llm", [of_peer(_PEER, _read(models=[entry]).models[ModelName("llm")])], now=0.0
+    )
+    assert (b"retry-after", b"20") in answer.headers
+
+
+@pytest.mark.parametrize("name", ["n\r\nx-other: 1", "n\x00", "nœud", ""])
+def test_what_cannot_stand_in_a_header_is_no_name(name: str) -> None:
+    assert _read(models=[model_entry(name)]).unread == 1
+    with pytest.raises(Unreadable):
+        _read(node=name)
+
+
+def test_a_loaded_model_without_a_name_loses_only_itself() -> None:
+    told = _read(models=[model_entry()], loaded_models=[{"name": ["llm"]}, model_entry()])
+    assert told.models[ModelName("llm")].serves
