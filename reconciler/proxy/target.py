@@ -54,7 +54,7 @@ class TargetServer:
         status, passage = self._board.current(), guard.passage(scope)
         if target in _names_of_self(status):
             return None
-        if passage.by is not None and passage.trusted:
+        if passage.by is not None and guard.is_routed(scope):
             return cluster_errors.misdirected(target, node=status.node, by=passage.by)
         peers = self._cluster.peers.current()
         peer = peers.named(target)

@@ -115,6 +115,13 @@ async def test_a_second_hop_is_refused_with_who_made_the_first() -> None:
         assert there.json["node"] == "node-b"
 
 
+async def test_an_agent_with_another_token_has_made_a_hop_all_the_same() -> None:
+    other = {k.decode(): v.decode() for k, v in marks(node="node-c", token="old")}
+    async with pair(token=TOKEN) as nodes:
+        answer = await nodes.a.get("/api/cluster/_self", headers={**other, **TO_B})
+        assert (answer.status, answer.error["code"]) == (421, "misdirected")
+
+
 async def test_an_address_that_is_another_nodes_by_now_is_told() -> None:
     async with pair() as nodes:
         old = peer(nodes.b.port, "node-c", pod_name="pod-c", pod_ip="10.1.2.5")
