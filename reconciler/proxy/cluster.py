@@ -39,31 +39,36 @@ class Servers:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         status = self._board.current()
         own = _own(status, self._bulletin, self._cluster)
-        parts = await self._parts(status, json_text.encode(own))
-        etag = (b"etag", self._tag(own))
+        edition, parts = await self._parts(status, json_text.encode(own))
+        etag = (b"etag", self._tag(own, edition))
         known = headers.first(scope["headers"], b"if-none-match")
         if known is not None and etag[1] in known:
             await reply.send_not_modified(send, etag)
         else:
             await reply.send_encoded(send, b"".join(parts), etag)
 
-    def _tag(self, own: Json) -> bytes:
+    def _tag(self, own: Json, edition: int) -> bytes:
         """A weak one: views with the same tag differ in moments and ages only."""
         lasting = {key: value for key, value in own.items() if key not in _MOMENTS}
         check = zlib.crc32(json_text.encode(lasting))
-        return f'W/"{self._cluster.agent_id}-{self._shown.edition}-{check:x}"'.encode()
+        return f'W/"{self._cluster.agent_id}-{edition}-{check:x}"'.encode()
 
-    async def _parts(self, status: Status, own: bytes) -> list[bytes]:
-        """Others have their turn meanwhile: after a while without a request much is new."""
+    async def _parts(self, status: Status, own: bytes) -> tuple[int, list[bytes]]:
+        """With their edition. Others have their turn meanwhile: after a while without a request
+        much is new. What one of them has shown anew by then is of no edition that comes."""
         peers = self._cluster.peers.current().all
         nodes = [_Node(status.node, status.pod_ip or "", (own,))]
         now = turn_began = time.monotonic()
         self._shown.keep_only(peers)
+        edition = None
         for peer in peers:
             body = self._shown.of(peer, self._cluster.latest(peer.address), now=now)
             nodes.append(_Node(peer.node or UNKNOWN, peer.pod_ip or "", body))
             if time.monotonic() - turn_began >= _TURN_SECONDS:
+                before = self._shown.edition
                 await asyncio.sleep(0)
+                if edition is None and self._shown.edition != before:
+                    edition = before
                 turn_began = time.monotonic()
         nodes.sort(key=_Node.place)
         rest = {
@@ -75,7 +80,8 @@ class Servers:
         for number, node in enumerate(nodes):
             parts += [b","] if number else []
             parts += node.body
-        return [*parts, b"],", json_text.encode(rest)[1:]]
+        parts += [b"],", json_text.encode(rest)[1:]]
+        return (self._shown.edition if edition is None else edition), parts
 
 
 class _Node(NamedTuple):

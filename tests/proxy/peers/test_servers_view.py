@@ -1,13 +1,25 @@
 """`/api/cluster/servers`: every node, what is known of it, and what befell it."""
 
+import asyncio
+import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from starlette.types import Message
 
 from reconciler.plan.ids import ModelName
+from reconciler.plan.peering import Address
+from reconciler.proxy.cluster import Servers
+from reconciler.proxy.inflight import Traffic
+from reconciler.proxy.local_loads import UNTOLD, LocalLoads
+from reconciler.proxy.peers.bulletin import Bulletin
 from reconciler.proxy.peers.load import ModelLoad
+from reconciler.proxy.peers.peer import Peers
+from reconciler.proxy.turns import Turns
 from tests.proxy.agent import running_agent
-from tests.proxy.builders import model
+from tests.proxy.builders import STEADY, Board, model, status
+from tests.proxy.pair import Known, peer
 from tests.proxy.peers.members import Follows, following
 from tests.proxy.peers.raw_peer import as_json, raw_peer, says
 from tests.proxy.peers.stub_peer import StubPeer, model_entry, stub_peers
@@ -147,6 +159,42 @@ async def test_who_has_the_view_already_is_told_so() -> None:
         agent.board.set(model("llm"))
         status, changed = await ask(busy)
         assert (status, len({first, busy, changed})) == (200, 3)
+
+
+async def test_a_view_that_is_overtaken_while_it_is_made_is_not_what_is_newest() -> None:
+    known, other = Known(), peer(2, "node-c")
+    known.peers = Peers(all=(peer(1), other))
+    begun = asyncio.Event()
+
+    def latest(address: Address) -> None:
+        """The first look takes longer than anybody may hold the others up, and is old then."""
+        if not begun.is_set():
+            begun.set()
+            known.peers = Peers(all=(peer(1, draining=True), other))
+            end = time.monotonic() + 0.02
+            while time.monotonic() < end:
+                pass
+
+    board, traffic = Board(status()), Traffic()
+    loads = LocalLoads(traffic, Turns(queue_length=1, wait_seconds=1), UNTOLD)
+    bulletin = Bulletin(board, loads, traffic, STEADY, agent_id="a", ending=asyncio.Event())
+    servers = Servers(board, bulletin, replace(known.side(), latest=latest))
+
+    async def ask(tag: str = "none") -> tuple[int, str]:
+        heads: list[Message] = []
+
+        async def send(message: Message) -> None:
+            heads.append(message)
+
+        async def receive() -> Message:
+            raise AssertionError
+
+        await servers({"headers": [(b"if-none-match", tag.encode())]}, receive, send)
+        return heads[0]["status"], dict(heads[0]["headers"])[b"etag"].decode()
+
+    (_, old), (_, new) = await asyncio.gather(ask(), ask())
+    assert await ask(new) == (304, new)
+    assert await ask(old) == (200, new)
 
 
 async def test_the_metric_of_a_peer_ends_with_it() -> None:
