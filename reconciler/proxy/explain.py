@@ -79,7 +79,7 @@ def _others(table: RouteTable, route: Route) -> list[Unready]:
         model = peer.models.get(route.name)
         if model is not None and model.type is not route.type:
             found.append(unready.other_type(peer, model))
-    away = (each for each in route.away if each not in route.serving)
+    away = (each for each in route.away if not each.serves)
     return [*found, *(unready.of_peer(each.peer, each.model) for each in away)]
 
 

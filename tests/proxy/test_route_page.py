@@ -1,15 +1,20 @@
 """What the cluster says of its choices: a page, and a header for one request."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from reconciler.plan.desired import Affinity
+from reconciler.plan.peering import Address
 from reconciler.plan.phase import State
+from reconciler.proxy import explain, route_table
 from reconciler.proxy.balance import rank
+from reconciler.proxy.peers.peer import Peers
 from tests.proxy.agent import running_agent
-from tests.proxy.builders import model
-from tests.proxy.fleet import fleet
+from tests.proxy.builders import model, status
+from tests.proxy.fleet import fleet, peer_model
+from tests.proxy.pair import peer
 from tests.proxy.ranking import of_explanation
 from tests.proxy.stand_in import StandIn
 
@@ -40,6 +45,30 @@ async def test_the_order_can_be_had_again_from_what_is_told() -> None:
         again = rank(of_explanation(page), tie=page["tie"])
         assert [each.candidate.node for each in again] == [each["node"] for each in told]
         assert [list(each.score) for each in again] == [each["score"] for each in told]
+
+
+def test_no_replica_is_compared_with_all_the_others() -> None:
+    """Which of a thousand do not serve is said in passing, not half a second later."""
+
+    class Alike(Address):
+        def __eq__(self, other: object) -> bool:
+            raise AssertionError
+
+        __hash__ = Address.__hash__
+
+    told = model("llm", port=1)
+    known = [
+        replace(
+            peer(port, models={told.name: peer_model(told, serves=serves)}),
+            address=Alike(host="10.0.0.1", port=port),
+        )
+        for port, serves in ((1, True), (2, False))
+    ]
+    table = route_table.build(status(), Peers(all=tuple(known)))
+    assert table.by_name["llm"].serving
+    assert explain.whole(table, table.by_name["llm"], None, None)["not_eligible"] == [
+        {"node": "node-b", "reachable": True, "reason": "its process is just ending"}
+    ]
 
 
 async def test_an_alias_and_a_refusal() -> None:
