@@ -23,8 +23,8 @@ _COMMENT = ord(":")
 _NEWLINE = ord("\n")
 """The first byte of one in an event stream: engines send some while they do nothing."""
 _ERROR_EVENTS = (b'data: {"error"', b"event: error")
-_ERROR_BYTES = 1 << 20
-"""Of an engine's error that becomes an event; what is longer is none."""
+_MOST_BYTES = 1 << 20
+"""Of what we look into: an engine's error that becomes an event, say; what is longer is none."""
 
 
 class BackendLostMidway(Transient):
@@ -143,7 +143,7 @@ async def _as_event(response: aiohttp.ClientResponse, client: Client) -> None:
     """The stream has begun, and what the engine says now is none: mostly an error of its own."""
     heartbeat = client.heartbeat
     if response.status >= HTTPStatus.BAD_REQUEST:
-        body = await _beginning(response)
+        body = await beginning(response)
         client.on_first_byte()
         if _is_error(body):
             await heartbeat.send(error_shape.event(client.errors, body))
@@ -157,11 +157,12 @@ async def _as_event(response: aiohttp.ClientResponse, client: Client) -> None:
     await heartbeat.send(b"\n\n")
 
 
-async def _beginning(response: aiohttp.ClientResponse) -> bytes:
+async def beginning(response: aiohttp.ClientResponse) -> bytes:
+    """All of it, unless it is longer than anything that we look into."""
     body = bytearray()
     async for chunk in response.content.iter_any():
         body += chunk
-        if len(body) > _ERROR_BYTES:
+        if len(body) > _MOST_BYTES:
             break
     return bytes(body)
 

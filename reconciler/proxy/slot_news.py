@@ -15,7 +15,9 @@ from reconciler.proxy.board import Routes
 from reconciler.proxy.forward import Upstream
 from reconciler.proxy.outgoing import Attempt
 from reconciler.proxy.peers import load
+from reconciler.proxy.peers.load import ModelLoad
 from reconciler.proxy.peers.side import ClusterSide
+from reconciler.proxy.relay import beginning
 from reconciler.proxy.replicas import Ranking, Replicas, has_slot
 from reconciler.proxy.turns import Turns
 
@@ -78,10 +80,10 @@ class SlotNews:
         try:
             async with asyncio.timeout(_WAIT_SECONDS + _ANSWER_SECONDS):
                 told = await self._answer(address, node, model)
-        except (aiohttp.ClientError, TimeoutError, msgspec.DecodeError) as exc:
+        except (aiohttp.ClientError, TimeoutError) as exc:
             log.debug("a peer does not say when it has room", peer=node, cause=str(exc))
-            told = None
-        figures = load.decode(told.load.encode("latin-1", "replace")) if told is not None else None
+            told = b""
+        figures = read(told)
         if figures is None:
             await asyncio.sleep(_PAUSE_AFTER_FAILURE_SECONDS)
             return
@@ -89,7 +91,7 @@ class SlotNews:
         self._turns.look_around(model)
         await asyncio.sleep(_PAUSE_SECONDS)
 
-    async def _answer(self, address: Address, node: str, model: ModelName) -> _Told:
+    async def _answer(self, address: Address, node: str, model: ModelName) -> bytes:
         own = self._routes.current().status.node
         marks = guard.marks(node=own, token=self._cluster.token)
         named = f"model={quote(model, safe='')}&wait={_WAIT_SECONDS:g}"
@@ -106,6 +108,15 @@ class SlotNews:
             Attempt(),
         )
         try:
-            return msgspec.json.decode(await response.read(), type=_Told)
+            return await beginning(response)
         finally:
             response.close()
+
+
+def read(body: bytes) -> ModelLoad | None:
+    """How busy the model is there, of an answer. None: it does not say."""
+    try:
+        told = msgspec.json.decode(body, type=_Told)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    return load.decode(told.load.encode("latin-1", "replace"))
