@@ -1,6 +1,7 @@
 """Which other agents come, fail and leave, as events of this node."""
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -38,7 +39,7 @@ async def tell_of_peers(peers: PeerReader, journal: Journal) -> None:
 
 
 class Teller:
-    """One event of a kind a look: a thousand agents that are found at a start are one."""
+    """One event of a kind and a reason a look: a thousand agents found at a start are one."""
 
     def __init__(self) -> None:
         self._told: dict[Address, tuple[str, bool]] = {}
@@ -54,12 +55,14 @@ class Teller:
         ]
         self._told |= {peer.address: (_name(peer), peer.reachable) for peer in changed}
         found = [_name(peer) for peer in changed if peer.reachable]
-        lost = [peer for peer in changed if not peer.reachable]
+        lost = defaultdict[str | None, list[str]](list)
+        for peer in changed:
+            if not peer.reachable:
+                lost[peer.because].append(_name(peer))
         if found:
             yield _news(EventKind.PEER_FOUND, found, "can be reached")
-        if lost:
-            names = [_name(peer) for peer in lost]
-            yield _news(EventKind.PEER_LOST, names, f"cannot be reached: {lost[0].because}")
+        for because, names in lost.items():
+            yield _news(EventKind.PEER_LOST, names, f"cannot be reached: {because}")
         if gone:
             yield _news(EventKind.PEER_GONE, gone, "left the cluster")
 

@@ -47,3 +47,13 @@ def test_many_are_one_event() -> None:
     (found,) = Teller().look(map(_peer, range(1, 101)))
     assert found.reason.endswith("node-3 (10.0.0.3:1) and 97 more can be reached")
     assert len(found.peers) == 100
+
+
+def test_those_that_fail_for_different_reasons_are_told_apart() -> None:
+    refuses, answers = "refuses connections", "it answers 401"
+    reasons = (answers, refuses, answers)
+    peers = [_peer(number, because=because) for number, because in enumerate(reasons, 1)]
+    assert [reason for _, reason in _told(Teller(), *peers)] == [
+        f"node-1 (10.0.0.1:1), node-3 (10.0.0.3:1) cannot be reached: {answers}",
+        f"node-2 (10.0.0.2:1) cannot be reached: {refuses}",
+    ]
