@@ -134,7 +134,7 @@ def create_app(
         default=_not_found,
         lifespan=lifespan,
     )
-    hop = Hop(board, cluster, upstream, metrics)
+    hop = Hop(board, cluster, upstream, metrics, visits)
     return Frame(Guard(TargetServer(router, board, cluster, hop), cluster.tokens), board)
 
 

@@ -7,6 +7,7 @@ upload, as it does without a hop.
 
 import errno
 from collections.abc import AsyncIterator
+from contextlib import nullcontext
 
 import aiohttp
 import structlog
@@ -24,6 +25,7 @@ from reconciler.proxy.outgoing import Attempt
 from reconciler.proxy.peers.peer import Peer
 from reconciler.proxy.peers.side import ClusterSide
 from reconciler.proxy.relay import ending_with_connection
+from reconciler.proxy.visits import Visits
 
 _WITHOUT_BODY = (204, 304)
 _EVENT_ENDS = (b"\n\n", b"\r\n\r\n")
@@ -37,16 +39,24 @@ class Hop:
     """To peers only, and to an address of theirs only: no part of it is the client's."""
 
     def __init__(
-        self, board: StatusReader, cluster: ClusterSide, upstream: Upstream, metrics: Metrics
+        self,
+        board: StatusReader,
+        cluster: ClusterSide,
+        upstream: Upstream,
+        metrics: Metrics,
+        visits: Visits,
     ) -> None:
         self._board = board
         self._cluster = cluster
         self._upstream = upstream
         self._metrics = metrics
+        self._visits = visits
 
     async def pass_on(self, scope: Scope, receive: Receive, send: Send, peer: Peer) -> None:
+        # Whoever follows a feed is no reason to stay for an agent that ends.
+        counted = self._visits.hop() if _is_inference(scope["path"]) else nullcontext()
         try:
-            with WhileClientStays(scope):
+            with counted, WhileClientStays(scope):
                 problem = await self._pass_on(scope, receive, send, peer)
         except ClientLeft:
             return

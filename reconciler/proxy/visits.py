@@ -3,7 +3,8 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 
 from reconciler.plan.ids import ModelName
@@ -22,16 +23,31 @@ class Visits:
         self.first_bytes = FirstBytes()
         self.away: Counter[tuple[Address, ModelName]] = Counter()
         """Under way at other nodes."""
+        self._hops = 0
         self._none_away = asyncio.Event()
 
     def begin(self, model: ModelName, address: Address | None, *, streams: bool) -> "Visit":
         """Counted from now on: `with` what comes back. `address`: None: on this node."""
         return Visit(self, (address, model), streams=streams)
 
+    @contextmanager
+    def hop(self) -> Iterator[None]:
+        """One that is under way at another node, too, because its client has named that."""
+        self._hops += 1
+        try:
+            yield
+        finally:
+            self._hops -= 1
+            self.look_whether_none()
+
     async def wait_none_away(self) -> None:
-        while self.away:
+        while self.away or self._hops:
             self._none_away.clear()
             await self._none_away.wait()
+
+    def look_whether_none(self) -> None:
+        if not self.away and not self._hops:
+            self._none_away.set()
 
     def keep_only(self, replicas: Collection[Replica]) -> None:
         """Forget the others."""
@@ -99,7 +115,6 @@ class Visit:
             visits.away[address, model] -= 1
             if not visits.away[address, model]:
                 del visits.away[address, model]
-            if not visits.away:
-                visits._none_away.set()
+            visits.look_whether_none()
         self.came(Outcome.NEITHER)
         visits.first_bytes.gone(replica, self._waiting, streams=self._streams)

@@ -1,5 +1,7 @@
 """Over a hop, too, a client that leaves ends its work at the engine, and an agent's end is told."""
 
+import asyncio
+
 import aiohttp
 import pytest
 
@@ -35,6 +37,30 @@ async def test_in_the_middle_of_a_stream(stand_in: StartStandIn, leave: Leave) -
         leave(writer)
         await wire.until_forgotten(nodes.b, backend)
         assert not nodes.known.lost
+
+
+async def test_an_agent_that_ends_waits_for_answers_that_pass_as_they_are(
+    stand_in: StartStandIn,
+) -> None:
+    backend = stand_in("--hang")
+    async with pair(backend.as_model()) as nodes:
+        _, writer = await nodes.a.send_raw({"model": "llm"}, OVER)
+        await backend.until_running(1)
+        all_passed = asyncio.create_task(nodes.a.visits.wait_none_away())
+        await asyncio.sleep(0)
+        assert not all_passed.done()
+        wire.close(writer)
+        await all_passed
+
+
+async def test_whoever_follows_a_feed_of_another_node_is_not_waited_for() -> None:
+    async with pair() as nodes:
+        reader, writer = await nodes.a.connect()
+        writer.write(
+            b"GET /api/management/events?follow=true&server=node-b HTTP/1.1\r\nHost: a\r\n\r\n"
+        )
+        assert b" 200 " in await reader.readuntil(b"\r\n\r\n")
+        await nodes.a.visits.wait_none_away()
 
 
 async def test_while_it_reads_too_slowly(stand_in: StartStandIn) -> None:
