@@ -1,6 +1,7 @@
 """Where the other agents of the cluster are looked for (PURE)."""
 
 import ipaddress
+import re
 from dataclasses import dataclass
 
 
@@ -45,6 +46,22 @@ def normal_host(host: str) -> str:
     if address.ipv4_mapped is not None:
         return str(address.ipv4_mapped)
     return str(address) if address.is_link_local else str(address).partition("%")[0]
+
+
+def host_and_port(text: str) -> tuple[str, int | None]:
+    """Of HOST, HOST:PORT, [V6] or [V6]:PORT, the host in one spelling; a port of None: none is
+    named. Whatever else it is comes back as the host."""
+    if is_ip(text):
+        return normal_host(text), None
+    host, colon, port = text.rpartition(":")
+    if not colon or not re.fullmatch("[0-9]{1,5}", port):
+        return normal_host(_bare(text)), None
+    return normal_host(_bare(host)), int(port)
+
+
+def _bare(host: str) -> str:
+    inner = host[1:-1]
+    return inner if host == f"[{inner}]" and is_ip(inner) else host
 
 
 def is_ip(host: str) -> bool:

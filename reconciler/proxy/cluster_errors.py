@@ -1,5 +1,7 @@
 """Answers that are errors, of requests that are for another node (PURE)."""
 
+from collections.abc import Sequence
+
 from reconciler.proxy.errors import NOT_STARTED, Header, Problem
 from reconciler.proxy.peers.peer import Peer
 
@@ -13,6 +15,16 @@ def unknown_target(target: str, nodes: tuple[str, ...]) -> Problem:
         f"cannot reach node {target[:_SHOWN_CHARACTERS]!r}: known nodes are {', '.join(nodes)}"
     )
     return Problem(status=404, code="node_not_found", message=message)
+
+
+def no_one_target(targets: Sequence[str]) -> Problem:
+    several = " and ".join(repr(each[:_SHOWN_CHARACTERS]) for each in dict.fromkeys(targets[:3]))
+    why = f"{several} are named" if len(set(targets)) > 1 else "its name is empty"
+    message = (
+        f"cannot tell which node is to answer: {why}; give X-Target-Server, or the parameter "
+        "server, one node's name or address, or leave it out"
+    )
+    return Problem(status=400, code="invalid_parameter", message=message)
 
 
 def misdirected(target: str, *, node: str, by: str) -> Problem:

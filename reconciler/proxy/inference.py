@@ -64,7 +64,7 @@ class Inference:
                     query=query,
                     extra=extra,
                 )
-                named = peek.model if peek.model is not None else in_query
+                named = peek.model if peek.model is not None else next(reversed(in_query), None)
                 problem = await Dispatch(gateway, asked, named=named).run()
                 if problem is not None and asked.routed and problem.model is not None:
                     extra.append(gateway.load_of(problem.model))

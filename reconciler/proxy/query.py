@@ -42,15 +42,16 @@ class WithoutParameters:
             await self._endpoint(scope, receive, send)
 
 
-def take_parameter(query: bytes, name: str) -> tuple[bytes, str | None]:
-    """The query without the parameter, the rest as it was, and the parameter's last value."""
+def take_parameter(query: bytes, name: str) -> tuple[bytes, list[str]]:
+    """The query without the parameter, the rest as it was, and the parameter's values."""
+    kept: list[bytes] = []
+    taken: list[str] = []
     if not query:
-        return query, None
-    kept, taken = [], None
+        return query, taken
     for part in query.split(b"&"):
         key, _, value = part.decode("latin-1").partition("=")
         if unquote_plus(key) == name:
-            taken = unquote_plus(value)
+            taken.append(unquote_plus(value))
         else:
             kept.append(part)
     return b"&".join(kept), taken

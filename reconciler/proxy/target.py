@@ -5,7 +5,7 @@ Both are taken off the request. Only who is known as a peer is ever called.
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from reconciler.proxy import cluster_errors, guard, headers, reply
+from reconciler.proxy import cluster_errors, guard, reply
 from reconciler.proxy.board import StatusReader
 from reconciler.proxy.errors import Problem
 from reconciler.proxy.hop import Hop
@@ -33,14 +33,20 @@ class TargetServer:
             await self._app(scope, receive, send)
             return
         query, from_query = take_parameter(scope["query_string"], "server")
-        from_header = headers.first(scope["headers"], _HEADER)
-        target = from_header.decode("latin-1").strip() if from_header is not None else from_query
-        if target is None:
+        from_headers = [
+            value.decode("latin-1").strip() for key, value in scope["headers"] if key == _HEADER
+        ]
+        targets = from_headers or from_query
+        if not targets:
             await self._app(scope, receive, send)
             return
         kept = [(key, value) for key, value in scope["headers"] if key != _HEADER]
         scope = {**scope, "headers": kept, "query_string": query}
-        answerer = self._answerer(scope, target)
+        target = targets[0]
+        if not target or len(set(targets)) > 1:
+            answerer: Peer | Problem | None = cluster_errors.no_one_target(targets)
+        else:
+            answerer = self._answerer(scope, target)
         if isinstance(answerer, Problem):
             await reply.send_problem(scope, send, answerer)
         elif isinstance(answerer, Peer):
@@ -58,7 +64,7 @@ class TargetServer:
             return cluster_errors.misdirected(target, node=status.node, by=passage.by)
         peers = self._cluster.peers.current()
         peer = peers.named(target)
-        if peer is None and self._cluster.own is not None and self._cluster.own.has_host(target):
+        if peer is None and self._cluster.own is not None and self._cluster.own.is_at(target):
             return None
         if peer is None:
             return cluster_errors.unknown_target(target, (status.node, *peers.names))

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from reconciler.proxy.peers.peer import Peers
+from reconciler.plan.peering import Address
+from reconciler.proxy.peers.peer import Peer, Peers
 from tests.proxy.builders import model
 from tests.proxy.pair import TOKEN, beside, pair, peer
 from tests.proxy.stand_in import StandIn
@@ -30,6 +31,24 @@ async def test_a_node_is_known_by_each_of_its_names(llm: StandIn, name: str) -> 
         for answer in (by_header, by_query):
             assert answer.status == 200
             assert answer.headers["x-served-by"] == "node-b/llm"
+
+
+async def test_a_peer_is_known_by_its_address_as_the_view_shows_it(llm: StandIn) -> None:
+    async with pair(llm.as_model()) as nodes:
+        for name in (f"127.0.0.1:{nodes.b.port}", f"[::ffff:127.0.0.1]:{nodes.b.port}"):
+            answer = await nodes.a.get("/api/cluster/_self", headers={"X-Target-Server": name})
+            assert (answer.status, answer.json["node"]) == (200, "node-b")
+        other_port = {"X-Target-Server": f"127.0.0.1:{nodes.a.port}"}
+        assert (await nodes.a.get("/api/cluster/_self", headers=other_port)).status == 404
+
+
+def test_a_peer_that_was_never_seen_is_known_by_its_address() -> None:
+    address = Address(host="fd00::1", port=8000)
+    known = Peers(all=(Peer(address=address, document=b""),))
+    assert known.names == ("[fd00::1]:8000",)
+    for name in ("[fd00::1]:8000", "[FD00:0::1]:8000", "[fd00::1]", "fd00::1"):
+        assert known.named(name) is known.all[0]
+    assert known.named("[fd00::1]:8001") is None
 
 
 async def test_the_header_counts_where_both_are_given(llm: StandIn) -> None:

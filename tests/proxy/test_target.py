@@ -1,6 +1,7 @@
 """`X-Target-Server` and `?server=`, on a node without peers."""
 
 import pytest
+from multidict import CIMultiDict
 
 from reconciler.proxy.peers.own_address import own_address
 from reconciler.proxy.peers.side import ALONE, ClusterSide
@@ -23,7 +24,36 @@ async def test_off_kubernetes_the_addresses_that_are_listened_on_are_names_too()
     async with running_agent(cluster=side) as agent:
         answer = await agent.get("/api/cluster/_self?server=127.0.0.1")
         assert (answer.status, answer.json["address"]) == (200, "127.0.0.1:8000")
-        assert (await agent.get("/api/cluster/_self?server=127.0.0.2")).status == 404
+        for place in ("127.0.0.2", "127.0.0.1:8001"):
+            assert (await agent.get(f"/api/cluster/_self?server={place}")).status == 404
+        named = await agent.get("/api/cluster/_self", headers={"X-Target-Server": "127.0.0.1:8000"})
+        assert named.status == 200
+
+
+@pytest.mark.parametrize(
+    ("query", "given", "said"),
+    [
+        ("?server=node-a&server=node-b", (), "'node-a' and 'node-b' are named"),
+        ("", ("node-a", "node-b"), "'node-a' and 'node-b' are named"),
+        ("?server=", (), "its name is empty"),
+        ("?server=node-a", (" ",), "its name is empty"),
+    ],
+)
+async def test_none_or_two_named_nodes_are_400(
+    query: str, given: tuple[str, ...], said: str
+) -> None:
+    async with running_agent() as agent:
+        named = CIMultiDict(("X-Target-Server", node) for node in given)
+        answer = await agent.get(f"/v1/models{query}", headers=named)
+        assert (answer.status, answer.error["code"]) == (400, "invalid_parameter")
+        assert said in answer.error["message"]
+
+
+async def test_a_node_that_is_named_twice_is_one() -> None:
+    async with running_agent() as agent:
+        named = CIMultiDict([("X-Target-Server", "node-a")] * 2)
+        for path, given in (("/v1/models?server=node-a&server=node-a", {}), ("/v1/models", named)):
+            assert (await agent.get(path, headers=given)).status == 200
 
 
 @pytest.mark.parametrize("path", ["/v1/models", "/api/cluster/servers", "/api/cluster/_self"])

@@ -5,7 +5,7 @@ import socket
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from reconciler.plan.peering import Address, is_ip, normal_host
+from reconciler.plan.peering import Address, host_and_port, is_ip, normal_host
 from reconciler.proxy.peers.membership import Answer
 
 _ELSEWHERE = ("192.0.2.1", "2001:db8::1")
@@ -30,9 +30,11 @@ class OwnAddress:
         listens_on_all = ipaddress.ip_address(self.listen.host).is_unspecified
         return listens_on_all and is_local(address.host)
 
-    def has_host(self, host: str) -> bool:
-        """Whether this agent is reached there, at its port."""
-        return is_ip(host) and self.is_own(Address(host=normal_host(host), port=self.listen.port))
+    def is_at(self, place: str) -> bool:
+        """Whether this agent is reached there; without a port, at its own."""
+        host, port = host_and_port(place)
+        at = self.listen.port if port is None else port
+        return is_ip(host) and self.is_own(Address(host=host, port=at))
 
     @property
     def shown(self) -> str | None:

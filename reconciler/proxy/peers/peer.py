@@ -9,7 +9,7 @@ from typing import Protocol
 
 from reconciler.plan.desired import Affinity, ModelType
 from reconciler.plan.ids import ModelName, NodeName, SpecHash
-from reconciler.plan.peering import Address
+from reconciler.plan.peering import Address, host_and_port
 from reconciler.plan.phase import State
 from reconciler.proxy.peers.load import ModelLoad
 
@@ -64,10 +64,16 @@ class Peers:
     all: tuple[Peer, ...] = ()
 
     def named(self, target: str) -> Peer | None:
-        """By node, pod name, or IP, in that order; rather one that can be reached: while a pod is
-        replaced, two have the node's name."""
-        for name_of in (_node, _pod_name, _ip, _host):
-            found = [peer for peer in self.all if name_of(peer) == target]
+        """By node, pod name, or IP with or without a port, in that order; rather one that can be
+        reached: while a pod is replaced, two have the node's name."""
+        host, port = host_and_port(target)
+        at_port = [peer for peer in self.all if port in (None, peer.address.port)]
+        for found in (
+            [peer for peer in self.all if peer.node == target],
+            [peer for peer in self.all if peer.pod_name == target],
+            [peer for peer in at_port if peer.pod_ip == host],
+            [peer for peer in at_port if peer.address.host == host],
+        ):
             if found:
                 return next((peer for peer in found if peer.reachable), found[0])
         return None
@@ -107,19 +113,3 @@ class PeerLoads(Protocol):
 
     def failed(self, peer: Address, because: str) -> None:
         """A connection to it could not be made, or it broke off: it leaves the rotation now."""
-
-
-def _node(peer: Peer) -> str | None:
-    return peer.node
-
-
-def _pod_name(peer: Peer) -> str | None:
-    return peer.pod_name
-
-
-def _ip(peer: Peer) -> str | None:
-    return peer.pod_ip
-
-
-def _host(peer: Peer) -> str | None:
-    return peer.address.host

@@ -45,13 +45,17 @@ def test_is_shown_as_others_reach_it() -> None:
     assert own_address(("0.0.0.0", 8000), ["203.0.113.7"]).shown == "203.0.113.7:8000"
     assert own_address(("::1", 8000), [None]).shown == "[::1]:8000"
     shown = own_address(("0.0.0.0", 8000), []).shown
-    assert shown is None or own_address(("::", 8000), []).has_host(shown.rpartition(":")[0])
+    assert shown is None or own_address(("::", 8000), []).is_at(shown)
 
 
 def test_has_the_hosts_that_it_listens_on() -> None:
     own = own_address(("::", 8000), ["203.0.113.7"])
-    assert all(map(own.has_host, ("127.0.0.1", "::1", "203.0.113.7", "::ffff:203.0.113.7")))
-    assert not any(map(own.has_host, ("203.0.113.8", "localhost", "", "gpu-a")))
+    every = ("127.0.0.1", "::1", "[::1]", "203.0.113.7", "::ffff:203.0.113.7")
+    assert all(
+        map(own.is_at, (*every, "127.0.0.1:8000", "[::1]:8000", "[::FFFF:203.0.113.7]:8000"))
+    )
+    others = ("127.0.0.1:8001", "[::1]:8001", "[::1]:0", "[::1]:", "[::1]8000", "::1:8000", ":8000")
+    assert not any(map(own.is_at, ("203.0.113.8", "localhost", "", "gpu-a", *others)))
 
 
 def test_another_port_of_the_same_host_is_another_agent() -> None:
