@@ -5,7 +5,6 @@ the answer while the client does. An answer that comes before the request is com
 upload, as it does without a hop.
 """
 
-import errno
 from collections.abc import AsyncIterator
 from contextlib import nullcontext
 
@@ -72,15 +71,16 @@ class Hop:
         try:
             response = await self._ask(scope, upload, peer)
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as exc:
-            unreachable = cluster_errors.peer_unreachable(peer, _not_connected(exc))
+            cause = outgoing.why_not_connected(exc, outgoing.CONNECT_SECONDS)
+            unreachable = cluster_errors.peer_unreachable(peer, cause)
             return self._failed(peer, UpstreamFault.PEER_UNREACHABLE, unreachable)
         except aiohttp.ClientError as exc:
             if upload.broke_off:  # the server says why, where it was not the client that left
                 raise ClientLeft("the body of the request does not come any more") from exc
             return self._lost(peer, _lost(exc))
         try:
-            if (cause := _why_no_answer(response, scope["method"])) is not None:
-                return self._lost(peer, cause)
+            if (why := _why_no_answer(response, scope["method"])) is not None:
+                return self._lost(peer, why)
             await self._relay(response, scope, send, peer)
         finally:
             response.close()
@@ -198,16 +198,6 @@ def _why_no_answer(response: aiohttp.ClientResponse, method: str) -> str | None:
     if method != "HEAD" and response.status not in _WITHOUT_BODY and not has_end:
         return "does not say where its answer ends"
     return None
-
-
-def _not_connected(exc: aiohttp.ClientError) -> str:
-    if isinstance(exc, aiohttp.ClientConnectorDNSError):
-        return f"has a name that leads nowhere ({exc.os_error.strerror or exc.os_error})"
-    if not isinstance(exc, aiohttp.ClientConnectorError):
-        return "takes no connection in 5 s"
-    if exc.os_error.errno == errno.ECONNREFUSED:
-        return "refuses connections"
-    return f"takes no connection ({exc.os_error.strerror or exc.os_error})"
 
 
 def _lost(exc: aiohttp.ClientError) -> str:

@@ -7,6 +7,7 @@ with a new version of it run tests/proxy, where every fault of a backend is play
 """
 
 import asyncio
+import errno
 import ipaddress
 import socket
 from collections.abc import AsyncIterator, Iterable
@@ -24,7 +25,7 @@ from yarl import URL
 
 from reconciler.plan.peering import Address
 
-_CONNECT_SECONDS = 5.0
+CONNECT_SECONDS = 5.0
 """Backends are on this host, peers near: who takes no connection in this time will not."""
 _WORD_SECONDS = 1.0
 _VANISHED = (
@@ -39,7 +40,7 @@ _HEADERS = 1000
 """Of an answer; the client library's own limits are below what engines may send."""
 _SMALL_BYTES = 32 * 1024
 """What a socket takes in one go: writing it never waits."""
-_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS)
+_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
 """No other limit: a generation may take an hour."""
 _AS_GIVEN: CIMultiDict[None] = CIMultiDict({"Content-Type": None})
 
@@ -167,9 +168,20 @@ async def request(
     except aiohttp.ClientError:
         raise
     except TimeoutError as exc:
-        raise aiohttp.ConnectionTimeoutError(f"no connection in {_CONNECT_SECONDS:g} s") from exc
+        raise aiohttp.ConnectionTimeoutError(f"no connection in {CONNECT_SECONDS:g} s") from exc
     except OSError as exc:
         raise aiohttp.ClientOSError(*exc.args) from exc
+
+
+def why_not_connected(exc: aiohttp.ClientError, seconds: float) -> str:
+    """Of an attempt that had so long: a clause of which the other side is the subject."""
+    if isinstance(exc, aiohttp.ClientConnectorDNSError):
+        return f"has a name that leads nowhere: {exc.os_error.strerror or exc.os_error}"
+    if not isinstance(exc, aiohttp.ClientConnectorError):
+        return f"takes no connection within {seconds:g} s"
+    if exc.os_error.errno == errno.ECONNREFUSED:
+        return "refuses connections"
+    return f"takes no connection: {exc.os_error.strerror or exc.os_error}"
 
 
 def _go_on(word: asyncio.Future[bool]) -> None:

@@ -4,7 +4,6 @@ Its answer may come from anything that listens at a wrong address.
 """
 
 import asyncio
-import errno
 from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import urlencode
@@ -15,6 +14,7 @@ from yarl import URL
 
 from reconciler.errors import Transient
 from reconciler.plan.peering import Address
+from reconciler.proxy.outgoing import why_not_connected
 
 TOKEN_HEADER = "X-Xgen-Cluster-Token"
 TOKEN_REFUSED = "cluster_token_refused"
@@ -89,7 +89,7 @@ class PeerClient:
                     time.reschedule(asyncio.get_running_loop().time() + _WHOLE_SECONDS)
                     body = await self._body(response)
         except (aiohttp.ConnectionTimeoutError, aiohttp.ClientConnectorError) as exc:
-            raise PeerFailed(_not_connected(exc)) from exc
+            raise PeerFailed(why_not_connected(exc, _CONNECT_SECONDS)) from exc
         except TimeoutError as exc:
             raise PeerFailed(f"has not answered within {limit:g} s") from exc
         except (aiohttp.ClientPayloadError, aiohttp.ServerDisconnectedError) as exc:
@@ -129,16 +129,6 @@ class PeerClient:
                 total=None, connect=_CONNECT_SECONDS, sock_connect=_CONNECT_SECONDS
             ),
         )
-
-
-def _not_connected(exc: aiohttp.ClientError) -> str:
-    if isinstance(exc, aiohttp.ClientConnectorDNSError):
-        return f"has a name that leads nowhere: {exc.os_error.strerror or exc.os_error}"
-    if not isinstance(exc, aiohttp.ClientConnectorError):
-        return f"takes no connection within {_CONNECT_SECONDS:g} s"
-    if exc.os_error.errno == errno.ECONNREFUSED:
-        return "refuses connections"
-    return f"takes no connection: {exc.os_error.strerror or exc.os_error}"
 
 
 def _refusal(status: int, body: bytes, *, has_token: bool) -> str:
