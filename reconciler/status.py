@@ -306,7 +306,9 @@ class Status:
     ready: bool = False
     """`/readyz`: latched once true (design §9)."""
     draining: bool = False
-    """New work is answered with 503."""
+    """New work goes to peers; without any it is answered with 503."""
+    closed: bool = False
+    """While it drains: nothing new goes to peers either."""
     unknown_because: str | None = None
     """Why it is not known yet which models there are, with the node as subject; None: it is."""
 

@@ -182,6 +182,10 @@ class Publisher:
         """Publish that new work is refused from now on."""
         self._put(replace(self._status, draining=True, conditions=self._with(DRAINING)))
 
+    def close(self) -> None:
+        """Publish that peers get no new work from here either."""
+        self._put(replace(self._status, closed=True))
+
     def _with(self, *facts: Fact) -> tuple[Condition, ...]:
         """The conditions as they stand, but for these."""
         return _replaced(self._status.conditions, facts, now=self._now())

@@ -143,6 +143,10 @@ class Reconciler:
         self._publisher.drain()
         self._wakeup.set()
 
+    def refuse(self) -> None:
+        """After `end`: from now on new requests are not passed on to peers either."""
+        self._publisher.close()
+
     def close(self) -> None:
         """No further tick; the one under way ends first."""
         self._closed = True

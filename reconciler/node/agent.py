@@ -159,8 +159,13 @@ async def _run(
             EventKind.AGENT_ENDING, f"{shutdown.cause}: new work is refused, backends are {fate}"
         )
         parts.reconciler.end(stays)
-        passing = tasks.create_task(let_through(parts.visits, shutdown.hurry), name="passing")
+        ended = asyncio.Event()
+        passing = tasks.create_task(
+            let_through(parts.visits, shutdown.hurry, parts.reconciler.refuse, ended),
+            name="passing",
+        )
         survivors = await _end_backends(parts, stays)
+        ended.set()
         await passing
         parts.reconciler.close()
         await ticking

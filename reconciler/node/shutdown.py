@@ -5,7 +5,8 @@ What is left for the next agent (R9) is drained, too, since its answers pass thr
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Protocol
 
 import structlog
@@ -17,6 +18,10 @@ from reconciler.errors import XgenError
 from reconciler.plan.desired import Timeouts
 from reconciler.plan.ids import ModelName
 from reconciler.plan.observed import Leftover
+from reconciler.plan.peering import Address
+
+_PASSING_ON_SECONDS = 15.0
+"""Load balancers have heard of the end by then, and Kubernetes ends a pod after 30 s."""
 
 _log = structlog.get_logger("xgen.node")
 
@@ -25,7 +30,10 @@ Which = Callable[[ModelName], bool]
 
 
 class Away(Protocol):
-    """Requests that other nodes work on; the proxy counts them."""
+    """Requests that other nodes work on; the proxy counts them in `away`."""
+
+    @property
+    def away(self) -> Counter[tuple[Address, ModelName]]: ...
 
     async def wait_none_away(self) -> None: ...
 
@@ -100,12 +108,45 @@ async def leave_all(
     return _there(backends, which)
 
 
-async def let_through(away: Away, hurry: Hurry, seconds: float = Timeouts().drain) -> None:
-    """Let the requests end that other nodes work on: their answers pass through this agent."""
-    waits = {
-        asyncio.ensure_future(away.wait_none_away()),
-        asyncio.ensure_future(hurry.hurried.wait()),
-    }
+async def let_through(
+    away: Away,
+    hurry: Hurry,
+    refuse: Callable[[], None],
+    ended: asyncio.Event,
+    *,
+    seconds: float = Timeouts().drain,
+    passing_on_seconds: float = _PASSING_ON_SECONDS,
+) -> None:
+    """Let the requests end that other nodes work on: their answers pass through this agent.
+
+    New ones are passed on until this node's backends have `ended`, but no longer than
+    `passing_on_seconds`; then `refuse` is called. `seconds`: for all of it.
+    """
+    by = asyncio.get_running_loop().time() + seconds
+    await _first_of(ended.wait(), hurry.hurried.wait(), seconds=min(seconds, passing_on_seconds))
+    refuse()
+    if not away.away:
+        return
+    left = max(0.0, by - asyncio.get_running_loop().time())
+    _log.info(
+        "new requests are refused; waiting for answers of other nodes that pass through this one",
+        backends="ended" if ended.is_set() else "still end",
+        waits_for=_named(away),
+        seconds=round(left),
+    )
+    await _first_of(away.wait_none_away(), hurry.hurried.wait(), seconds=left)
+    if away.away:
+        _log.warning("answers of other nodes are waited for no longer", unfinished=_named(away))
+
+
+def _named(away: Away) -> str:
+    return ", ".join(
+        f"{count} of {model} at {address}" for (address, model), count in away.away.items()
+    )
+
+
+async def _first_of(*ways: Coroutine[None, None, object], seconds: float) -> None:
+    waits = {asyncio.ensure_future(each) for each in ways}
     try:
         await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
     finally:

@@ -68,6 +68,8 @@ class Dispatch:
         self._known_wish: Wish | None = None
         self._failure: Failure | None = None
         """Of the first try."""
+        self._begun = False
+        """It was taken in: an agent that ends waits for it."""
         self._stands = False
         """It has waited long enough for a slot anywhere."""
 
@@ -76,6 +78,7 @@ class Dispatch:
         choice = self._choose()
         if isinstance(choice, Problem):
             return choice
+        self._begun = True
         if choice.route.serving:
             await self._look_for_key(choice)
             came = await self._send()
@@ -116,7 +119,9 @@ class Dispatch:
         table = routes.current()
         if table.peers.all and is_for_this_node(asked.scope):
             asked.alone, table = True, routes.alone()
-        choice = route_table.choose(table, self._named, asked.path.types, now=now)
+        choice = route_table.choose(
+            table, self._named, asked.path.types, now=now, begun=self._begun
+        )
         model = choice.model if isinstance(choice, Problem) else choice.route.name
         if model is not None:
             asked.watch.about(self._gateway.metrics.of_model(model))

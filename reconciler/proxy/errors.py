@@ -18,6 +18,9 @@ NOT_STARTED: Header = (b"x-xgen-not-started", b"1")
 UNANSWERED: Header = (b"x-xgen-unanswered", b"1")
 """It reached one, which broke off before a byte of its answer."""
 
+_CLOSE: Header = (b"connection", b"close")
+"""The next request of this client shall find another agent."""
+
 COME_SOON: Header = (b"retry-after", b"5")
 """On a 503 of a path for operators."""
 
@@ -328,7 +331,7 @@ def draining(node: str) -> Problem:
         status=503,
         code="node_draining",
         message=f"cannot take new work: node {node} is draining",
-        headers=retry_after(SOON_SECONDS),
+        headers=(*retry_after(SOON_SECONDS), _CLOSE),
     )
 
 

@@ -162,6 +162,9 @@ class Exchange:
             self.last = True
         parts = [_STATUS_LINES[status]]
         for name, value in (*self._wire.default_headers(), *message["headers"]):
+            if name == b"connection":  # `close`, of our own: other sides' are not passed on
+                self.last = True
+                continue
             parts.append(b"%s: %s\r\n" % (name, value))
             if name == b"content-length":
                 self._missing_bytes = int(value)

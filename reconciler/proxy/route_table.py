@@ -96,15 +96,15 @@ def build(status: Status, peers: Peers = NOBODY, before: RouteTable | None = Non
 
 
 def choose(
-    table: RouteTable, requested: str | None, wanted: Types, *, now: float
+    table: RouteTable, requested: str | None, wanted: Types, *, now: float, begun: bool = False
 ) -> Choice | Problem:
     """What to do with a request for `requested` (None: it names no model) at a path of some types.
 
     What no wait can mend is said first: unknown, wrong type, disabled, then not ready. `now`: Unix
-    time, to say how long that may take.
+    time, to say how long that may take. `begun`: it was taken in before, and is waited for.
     """
     draining = table.status.draining
-    if draining and not table.peers.all:
+    if draining and (not table.peers.all or (table.status.closed and not begun)):
         return errors.draining(table.status.node)
     route = _by_name(table, requested) if requested is not None else _only(table, wanted)
     if isinstance(route, Problem):

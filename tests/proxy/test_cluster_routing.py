@@ -116,6 +116,17 @@ async def test_a_draining_node_passes_new_work_to_its_peers(llm: StandIn) -> Non
         assert (answer.status, answer.headers["x-served-by"]) == (200, "node-b/llm")
 
 
+async def test_a_node_near_its_end_passes_on_nothing_new_and_closes(llm: StandIn) -> None:
+    async with fleet(a=(llm.as_model(),), b=(llm.as_model(),)) as nodes:
+        nodes["a"].board.put(replace(nodes["a"].board.now, draining=True, closed=True))
+        answer = await nodes["a"].chat({"model": "llm"})
+        assert (answer.status, answer.error["code"]) == (503, "node_draining")
+        assert answer.headers["x-xgen-not-started"] == "1"
+        assert int(answer.headers["retry-after"]) > 0
+        assert answer.headers["connection"] == "close"
+        assert nodes.under_way == 0
+
+
 async def test_a_draining_node_tells_peers_that_it_has_not_begun(llm: StandIn) -> None:
     async with fleet(a=(), b=(llm.as_model(),)) as nodes:
         nodes.mates["node-a"].freeze()

@@ -1,0 +1,92 @@
+"""An agent that ends waits for the answers that pass through it, and for no end of new ones."""
+
+import asyncio
+from contextlib import ExitStack
+
+from structlog.testing import capture_logs
+
+from reconciler.apply.stop import Hurry
+from reconciler.node.shutdown import let_through
+from reconciler.plan.ids import ModelName
+from reconciler.plan.peering import Address
+from reconciler.proxy.visits import Visits
+
+_MODEL, _PEER = ModelName("llm"), Address(host="10.0.0.2", port=8000)
+_FOREVER = 3600.0
+
+
+class _Traffic:
+    """A new request begins before an older one ends, for as long as the agent takes any."""
+
+    def __init__(self) -> None:
+        self.visits = Visits()
+        self.refused = asyncio.Event()
+        self.goes_on = asyncio.Event()
+        self._sent = 0
+
+    async def run(self) -> None:
+        with ExitStack() as before:
+            while not self.refused.is_set():
+                with ExitStack() as one:
+                    one.enter_context(self.visits.begin(_MODEL, _PEER, streams=False))
+                    before.close()
+                    before = one.pop_all()
+                self._sent += 1
+                if self._sent == 10:
+                    self.goes_on.set()
+                await asyncio.sleep(0)
+            before.close()
+
+
+async def test_steady_traffic_does_not_hold_up_the_end_once_the_backends_have_ended() -> None:
+    traffic, ended = _Traffic(), asyncio.Event()
+    async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
+        tasks.create_task(traffic.run())
+        passing = tasks.create_task(
+            let_through(
+                traffic.visits,
+                Hurry(),
+                traffic.refused.set,
+                ended,
+                seconds=_FOREVER,
+                passing_on_seconds=_FOREVER,
+            )
+        )
+        await traffic.goes_on.wait()
+        assert not passing.done()
+        assert not traffic.refused.is_set()
+        ended.set()
+
+
+async def test_new_requests_are_not_passed_on_for_as_long_as_a_backend_drains() -> None:
+    traffic = _Traffic()
+    async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
+        tasks.create_task(traffic.run())
+        await let_through(
+            traffic.visits,
+            Hurry(),
+            traffic.refused.set,
+            asyncio.Event(),
+            seconds=_FOREVER,
+            passing_on_seconds=0.05,
+        )
+    assert traffic.visits.away == {}
+
+
+async def test_it_is_told_what_is_waited_for_and_what_was_not_to_be_had() -> None:
+    visits, ended = Visits(), asyncio.Event()
+    ended.set()
+    with capture_logs() as logs, visits.begin(_MODEL, _PEER, streams=False):
+        await let_through(visits, Hurry(), lambda: None, ended, seconds=0.05)
+    waiting, cut = logs
+    assert "waiting for answers of other nodes" in waiting["event"]
+    assert (waiting["waits_for"], waiting["backends"]) == ("1 of llm at 10.0.0.2:8000", "ended")
+    assert cut["unfinished"] == "1 of llm at 10.0.0.2:8000"
+
+
+async def test_who_is_told_not_to_wait_does_not() -> None:
+    visits, hurry = Visits(), Hurry()
+    hurry.hurried.set()
+    with visits.begin(_MODEL, _PEER, streams=False):
+        async with asyncio.timeout(60):
+            await let_through(visits, hurry, lambda: None, asyncio.Event(), seconds=_FOREVER)
