@@ -33,6 +33,10 @@ class PeerFailed(Transient):
     """No answer of use. The message: a clause, with the agent as its subject."""
 
 
+class PeerRefused(PeerFailed):
+    """It answers, and does not tell."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     """`after`, `agent_id`, `silent`: of what it said last; None, before it has said anything.
@@ -99,7 +103,7 @@ class PeerClient:
         except (aiohttp.ClientError, ValueError) as exc:
             raise PeerFailed("is not an xgen-model agent: its answer is not HTTP") from exc
         if response.status != 200:
-            raise PeerFailed(_refusal(response.status, body, has_token=token is not None))
+            raise PeerRefused(_refusal(response.status, body, has_token=token is not None))
         return body
 
     async def _body(self, response: aiohttp.ClientResponse) -> bytes:

@@ -15,7 +15,7 @@ import structlog
 from reconciler.plan.ids import ModelName
 from reconciler.plan.peering import Address
 from reconciler.proxy.peers import document
-from reconciler.proxy.peers.client import PeerFailed, Question
+from reconciler.proxy.peers.client import PeerFailed, PeerRefused, Question
 from reconciler.proxy.peers.document import Told, Unchanged, Unreadable
 from reconciler.proxy.peers.load import IDLE, ModelLoad
 from reconciler.proxy.peers.pace import OLD_RELEASE_SECONDS, Pace, probe_after
@@ -80,7 +80,7 @@ class Follower:
                 stays = answer is None or self._take(answer)
                 seconds = began + self._period() - self._company.clock()
             except (PeerFailed, Unreadable) as exc:
-                seconds = self._failed(str(exc))
+                seconds = self._failed(str(exc), refuses=isinstance(exc, PeerRefused))
             except Exception as exc:  # noqa: BLE001  the boundary of the task: it tries again
                 _log.exception("following a peer failed", peer=str(self.address))
                 seconds = self._failed(f"cannot be followed, by an error of this agent: {exc!r}")
@@ -175,21 +175,22 @@ class Follower:
             )
         )
 
-    def _lose(self, because: str) -> None:
+    def _lose(self, because: str, *, refuses: bool = False) -> None:
         before, now = self.peer, self._company.clock()
         if before.reachable or self.unreachable_since is None:
             self.unreachable_since = now
         if before.reachable or before.because != because:
             since = self._company.wall(now) if before.reachable else before.since
-            self._be(replace(before, reachable=False, because=because, since=since))
+            lost = replace(before, reachable=False, because=because, since=since)
+            self._be(replace(lost, refuses=refuses))
 
     def _be(self, peer: Peer) -> None:
         self.peer = peer
         self._company.changed()
 
-    def _failed(self, because: str) -> float:
+    def _failed(self, because: str, *, refuses: bool = False) -> float:
         """How long to wait then."""
-        self._lose(because)
+        self._lose(because, refuses=refuses)
         self._company.lost(self)
         self._failures += 1
         return probe_after(self._failures, self._company.count(), self._company.chance)

@@ -37,9 +37,9 @@ class PeerModel:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
     """One other agent. `node`: None: it has never been seen. `because`: why it is not `reachable`;
-    None: it is. `since`: RFC 3339, UTC, of that change. `document`: its server object as it was
-    told last, as JSON; empty: it has never been seen. `applied`: the revision of its manifest.
-    `silent`: its loop has fallen silent."""
+    None: it is. `refuses`: it answers then, too, and tells nothing. `since`: RFC 3339, UTC, of that
+    change. `document`: its server object as it was told last, as JSON; empty: it has never been
+    seen. `applied`: the revision of its manifest. `silent`: its loop has fallen silent."""
 
     address: Address
     document: bytes
@@ -49,6 +49,7 @@ class Peer:
     pod_ip: str | None = None
     reachable: bool = False
     because: str | None = None
+    refuses: bool = False
     since: str | None = None
     draining: bool = False
     silent: bool = False

@@ -1,7 +1,8 @@
 """No request waits for ever at an agent that hangs: its kernel keeps the connections it has.
 
 An agent whose status cannot be had, and which sends nothing of an answer either, is taken for gone
-after as long as a host that vanished.
+after as long as a host that vanished. One that refuses to tell, as while a new cluster token has
+not come to all nodes, does not hang.
 """
 
 import asyncio
@@ -31,7 +32,8 @@ class Silence:
             await asyncio.sleep(_LOOK_SECONDS)
 
     def look(self, now: float) -> None:
-        gone = [peer.address for peer in self._peers.current().all if not peer.reachable]
+        every = self._peers.current().all
+        gone = [peer.address for peer in every if not peer.reachable and not peer.refuses]
         self._unreachable = {each: self._unreachable.get(each, now) for each in gone}
         for address, since in self._unreachable.items():
             if now - since >= SILENT_SECONDS:

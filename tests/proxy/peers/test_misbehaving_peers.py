@@ -60,6 +60,15 @@ async def test_what_is_no_good_answer_is_told_from_others(behave: Behave, becaus
         assert (peer.node, peer.document) == (None, b"")
 
 
+async def test_who_refuses_to_tell_is_told_from_who_is_not_there() -> None:
+    nobody = Address(host="127.0.0.1", port=own_ports()[-1])
+    async with following(nobody) as follows:
+        assert not (await follows.until_lost()).refuses
+    refuses = says(answer(_PROBLEM, status="403 No"))
+    async with raw_peer(refuses) as address, following(address) as follows:
+        assert (await follows.until_lost()).refuses
+
+
 async def test_a_refused_connection_is_told() -> None:
     nobody = Address(host="127.0.0.1", port=own_ports()[-1])
     async with following(nobody) as follows:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -26,6 +27,9 @@ class _Known:
             for name, is_so in reachable.items()
         ]
         self._peers = Peers(all=tuple(every))
+
+    def refuse(self) -> None:
+        self._peers = Peers(all=tuple(replace(each, refuses=True) for each in self._peers.all))
 
     def current(self) -> Peers:
         return self._peers
@@ -56,6 +60,16 @@ def test_who_is_reached_in_between_begins_anew() -> None:
     assert given_up == []
     silence.look(SILENT_SECONDS + 20)
     assert given_up == [_ONE]
+
+
+def test_who_refuses_to_tell_is_no_one_who_hangs() -> None:
+    given_up: list[Address] = []
+    known = _Known(one=False)
+    known.refuse()
+    silence = Silence(known, lambda address, _: given_up.append(address))
+    silence.look(0.0)
+    silence.look(SILENT_SECONDS)
+    assert given_up == []
 
 
 class _Peer:
