@@ -11,7 +11,7 @@ import msgspec
 from starlette.types import Receive, Scope, Send
 
 from reconciler.plan.desired import ModelType
-from reconciler.proxy import errors, headers, json_text, model_list, reply
+from reconciler.proxy import errors, headers, json_text, model_list, reply, route_table
 from reconciler.proxy.board import Routes, StatusReader
 from reconciler.proxy.client import ClientLeft, WhileClientStays
 from reconciler.proxy.guard import passage
@@ -181,8 +181,7 @@ class Model:
         elif self._only is not None and (route := table.by_name.get(name)) is not None:
             problem = errors.not_of_the_type(route, (self._only,))
             await reply.send_problem(scope, send, problem)
-        elif (because := table.status.unknown_because) is not None:
-            await reply.send_problem(scope, send, errors.node_starting(because))
         else:
-            known, alone = model_list.model_names(table, self._only), not table.peers.all
-            await reply.send_problem(scope, send, errors.unknown_model(name, known, alone=alone))
+            known = model_list.model_names(table, self._only)
+            problem = route_table.not_known(table, name, known, now=time.time())
+            await reply.send_problem(scope, send, problem)

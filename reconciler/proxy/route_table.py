@@ -1,7 +1,7 @@
 """Which replicas answer for a request: a pure function of the status and the peers (PURE)."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from reconciler.plan.desired import Affinity, ModelType
 from reconciler.plan.ids import ModelName, NodeName
@@ -14,6 +14,11 @@ from reconciler.status import Endpoint, ModelStatus, Status
 
 Types = tuple[ModelType, ...]
 """Any of which will do."""
+GONE_SECONDS = 60.0
+"""For which a name that has gone is not unknown: the nodes read a new manifest one after the other,
+and clients never repeat a 404."""
+_MOST_GONE = 1000
+"""Names that are remembered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,9 +48,18 @@ class Route:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Gone:
+    """A name that no node has any more. `at`: Unix time, when that was seen."""
+
+    model: ModelName
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RouteTable:
     """Derived once per status and peers. `by_name` holds names and aliases, `by_type` no disabled
-    models, `here` the names and aliases of this node's own, `remotes` what each peer has."""
+    models, `here` the names and aliases of this node's own, `remotes` what each peer has, `gone`
+    names that an older table had."""
 
     status: Status
     peers: Peers
@@ -54,6 +68,7 @@ class RouteTable:
     by_name: Mapping[str, Route]
     by_type: Mapping[ModelType, tuple[Route, ...]]
     remotes: Mapping[Address, tuple[Remote, ...]]
+    gone: Mapping[str, Gone] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,10 +85,17 @@ class Choice:
         return self.route.name
 
 
-def build(status: Status, peers: Peers = NOBODY, before: RouteTable | None = None) -> RouteTable:
+def build(
+    status: Status,
+    peers: Peers = NOBODY,
+    before: RouteTable | None = None,
+    *,
+    now: float | None = None,
+) -> RouteTable:
     """Where two mean different things by a name, this node's manifest counts, then the first of the
     peers; names count before aliases. `before`: an older table, of which is taken what still holds:
-    of many peers few change at a time."""
+    of many peers few change at a time. `now`: Unix time, from when on its other names have gone;
+    None: they are unknown at once, since this node alone decides."""
     own = {model.name: model for model in status.models}
     remotes = _remotes(peers, before.remotes if before is not None else {})
     away = _away(remotes.values())
@@ -92,6 +114,7 @@ def build(status: Status, peers: Peers = NOBODY, before: RouteTable | None = Non
             for wanted in ModelType
         },
         remotes=remotes,
+        gone=_gone(before, by_name, now) if before is not None and now is not None else {},
     )
 
 
@@ -106,7 +129,10 @@ def choose(
     draining = table.status.draining
     if draining and (not table.peers.all or (table.status.closed and not begun)):
         return errors.draining(table.status.node)
-    route = _by_name(table, requested) if requested is not None else _only(table, wanted)
+    route = table.by_name.get(requested) if requested is not None else _only(table, wanted)
+    if route is None:
+        assert requested is not None
+        return not_known(table, requested, tuple(sorted(table.by_name)), now=now)
     if isinstance(route, Problem):
         return route
     if route.type not in wanted:
@@ -118,6 +144,33 @@ def choose(
         return _not_ready(table, route, now)
     renamed = requested is not None and requested != route.name
     return Choice(route=route, endpoint=endpoint, renamed=renamed)
+
+
+def not_known(table: RouteTable, requested: str, known: tuple[str, ...], *, now: float) -> Problem:
+    """The answer where no route has the name. `known`: to say what there is. `now`: Unix time."""
+    if table.status.unknown_because is not None:
+        return errors.node_starting(table.status.unknown_because)
+    gone = table.gone.get(requested)
+    if gone is not None and _lately(gone, now):
+        return unready.name_gone(requested, gone.model, GONE_SECONDS)
+    return errors.unknown_model(requested, known, alone=not table.peers.all)
+
+
+def _gone(before: RouteTable, by_name: Mapping[str, Route], now: float) -> Mapping[str, Gone]:
+    """The oldest first."""
+    found = {
+        name: gone
+        for name, gone in before.gone.items()
+        if name not in by_name and _lately(gone, now)
+    }
+    for name in sorted(before.by_name.keys() - by_name.keys()):
+        found[name] = Gone(model=before.by_name[name].name, at=now)
+    return dict(list(found.items())[-_MOST_GONE:])
+
+
+def _lately(gone: Gone, now: float) -> bool:
+    """Clocks may be set back."""
+    return abs(now - gone.at) < GONE_SECONDS
 
 
 def _remotes(
@@ -185,16 +238,6 @@ def _named(routes: Iterable[Route]) -> dict[str, Route]:
     routes = tuple(routes)
     aliases = {alias: route for route in reversed(routes) for alias in route.aliases}
     return aliases | {route.name: route for route in routes}
-
-
-def _by_name(table: RouteTable, requested: str) -> Route | Problem:
-    route = table.by_name.get(requested)
-    if route is None and table.status.unknown_because is not None:
-        return errors.node_starting(table.status.unknown_because)
-    if route is None:
-        known, alone = tuple(sorted(table.by_name)), not table.peers.all
-        return errors.unknown_model(requested, known, alone=alone)
-    return route
 
 
 def _only(table: RouteTable, wanted: Types) -> Route | Problem:

@@ -122,6 +122,23 @@ def model_not_ready(model: str, replicas: Sequence[Unready], *, now: float) -> P
     )
 
 
+def name_gone(name: str, model: str, kept_seconds: float) -> Problem:
+    """`model`: what it meant."""
+    meant = f", which meant {model}," if name != model else ""
+    message = (
+        f"cannot answer for model {name!r}: the name{meant} has just gone. While the nodes read a "
+        "new manifest one after the other, another one may have it in a moment; "
+        f"{kept_seconds:.0f} s after it went it counts as unknown"
+    )
+    return Problem(
+        status=503,
+        code="model_not_ready",
+        message=message,
+        headers=retry_after(SOON_SECONDS),
+        model=model,
+    )
+
+
 def peer_unreachable(model: str, node: str) -> Problem:
     return Problem(
         status=503,

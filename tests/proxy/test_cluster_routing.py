@@ -101,8 +101,37 @@ async def test_nobody_passes_a_request_on_a_second_time() -> None:
         nodes["a"].board.set()
         nodes["b"].board.set()
         answer = await nodes["a"].chat({"model": "llm"})
-        assert (answer.status, answer.headers["x-served-by"]) == (404, "node-b")
+        assert (answer.status, answer.headers["x-served-by"]) == (503, "node-b/llm")
+        assert answer.error["code"] == "model_not_ready"
         assert nodes.under_way == 0
+
+
+async def test_a_name_on_its_way_from_node_to_node_is_not_unknown(llm: StandIn) -> None:
+    """The node that loses it has read the new manifest, the one that gets it has not: clients never
+    repeat a 404."""
+    chat = {"model": "cheap"}
+    async with fleet(a=(model("one", port=9, aliases=("cheap",)),), b=(), c=()) as nodes:
+        for asked in "abc":
+            await nodes[asked].get("/v1/models")
+        nodes["a"].board.set(model("one", port=9))
+        for asked in "abc":
+            answer = await nodes[asked].chat(chat)
+            assert (answer.status, answer.error["code"]) == (503, "model_not_ready")
+            assert answer.headers["retry-after"] == "5"
+            assert "which meant one, has just gone" in answer.error["message"]
+            assert (await nodes[asked].get("/v1/models/cheap")).status == 503
+            assert (await nodes[asked].chat({"model": "never"})).status == 404
+        nodes["b"].board.set(llm.as_model(aliases=("cheap",)))
+        for asked in "abc":
+            answer = await nodes[asked].chat(chat)
+            assert (answer.status, answer.headers["x-served-by"]) == (200, "node-b/llm")
+
+
+async def test_without_peers_a_name_that_has_gone_is_unknown_at_once() -> None:
+    async with fleet(a=(model("here", port=1),)) as nodes:
+        await nodes["a"].get("/v1/models")
+        nodes["a"].board.set()
+        assert (await nodes["a"].chat({"model": "here"})).status == 404
 
 
 def _drain(agent: Agent) -> None:

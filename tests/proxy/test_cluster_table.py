@@ -13,7 +13,7 @@ from reconciler.plan.phase import State
 from reconciler.proxy import model_list
 from reconciler.proxy.errors import NOT_STARTED, Problem
 from reconciler.proxy.peers.peer import Peer, Peers
-from reconciler.proxy.route_table import Choice, RouteTable, build, choose
+from reconciler.proxy.route_table import GONE_SECONDS, Choice, RouteTable, build, choose
 from reconciler.status import ModelStatus, Status
 from tests.proxy.builders import model, status
 from tests.proxy.fleet import peer_model
@@ -274,3 +274,24 @@ def test_a_list_shows_the_state_that_is_nearest_to_serving(state: State) -> None
     assert listed(table)[0]["state"] is State.LOADING
     table = build(status(model("a", state=state)), Peers(all=(peer("b", model("a", port=1)),)))
     assert listed(table)[0]["state"] is State.LOADED
+
+
+@given(
+    st.lists(st.tuples(st.sets(st.sampled_from(NAMES)), st.integers(0, 100)), max_size=8),
+    st.sampled_from((*NAMES, "nobody")),
+)
+def test_a_name_that_has_gone_is_unknown_after_a_minute(
+    steps: list[tuple[set[str], int]], named: str
+) -> None:
+    table, now, gone_at = build(status()), 1000.0, None
+    for names, seconds in steps:
+        now += seconds
+        had = named in table.by_name
+        table = build(status(*(model(name) for name in names)), before=table, now=now)
+        gone_at = now if had else gone_at
+        if named in table.by_name:
+            gone_at = None
+        code = refused(choose(table, named, (LLM,), now=now)).code
+        known = gone_at is not None and now - gone_at < GONE_SECONDS
+        assert code == ("model_not_ready" if named in names or known else "model_not_found")
+    assert len(table.gone) <= len(NAMES)
