@@ -5,7 +5,6 @@ What is left for the next agent (R9) is drained, too, since its answers pass thr
 
 import asyncio
 import os
-from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Protocol
 
@@ -18,7 +17,6 @@ from reconciler.errors import XgenError
 from reconciler.plan.desired import Timeouts
 from reconciler.plan.ids import ModelName
 from reconciler.plan.observed import Leftover
-from reconciler.plan.peering import Address
 
 _PASSING_ON_SECONDS = 15.0
 """Load balancers have heard of the end by then, and Kubernetes ends a pod after 30 s."""
@@ -30,10 +28,11 @@ Which = Callable[[ModelName], bool]
 
 
 class Away(Protocol):
-    """Requests that other nodes work on; the proxy counts them in `away`."""
+    """Requests that other nodes work on; the proxy counts them."""
 
-    @property
-    def away(self) -> Counter[tuple[Address, ModelName]]: ...
+    def passing(self) -> str:
+        """Which, in words; empty: none."""
+        ...
 
     async def wait_none_away(self) -> None: ...
 
@@ -125,24 +124,18 @@ async def let_through(
     by = asyncio.get_running_loop().time() + seconds
     await _first_of(ended.wait(), hurry.hurried.wait(), seconds=min(seconds, passing_on_seconds))
     refuse()
-    if not away.away:
+    if not (waits_for := away.passing()):
         return
     left = max(0.0, by - asyncio.get_running_loop().time())
     _log.info(
         "new requests are refused; waiting for answers of other nodes that pass through this one",
         backends="ended" if ended.is_set() else "still end",
-        waits_for=_named(away),
+        waits_for=waits_for,
         seconds=round(left),
     )
     await _first_of(away.wait_none_away(), hurry.hurried.wait(), seconds=left)
-    if away.away:
-        _log.warning("answers of other nodes are waited for no longer", unfinished=_named(away))
-
-
-def _named(away: Away) -> str:
-    return ", ".join(
-        f"{count} of {model} at {address}" for (address, model), count in away.away.items()
-    )
+    if unfinished := away.passing():
+        _log.warning("answers of other nodes are waited for no longer", unfinished=unfinished)
 
 
 async def _first_of(*ways: Coroutine[None, None, object], seconds: float) -> None:

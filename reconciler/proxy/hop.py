@@ -14,7 +14,16 @@ from starlette.types import Message, Receive, Scope, Send
 from yarl import URL
 
 from reconciler.metrics import Metrics, UpstreamFault
-from reconciler.proxy import access, cluster_errors, error_shape, guard, headers, outgoing, reply
+from reconciler.proxy import (
+    access,
+    cluster_errors,
+    error_shape,
+    errors,
+    guard,
+    headers,
+    outgoing,
+    reply,
+)
 from reconciler.proxy.board import StatusReader
 from reconciler.proxy.client import ClientLeft, WhileClientStays
 from reconciler.proxy.errors import Header, Problem
@@ -53,7 +62,11 @@ class Hop:
 
     async def pass_on(self, scope: Scope, receive: Receive, send: Send, peer: Peer) -> None:
         # Whoever follows a feed is no reason to stay for an agent that ends.
-        counted = self._visits.hop() if _is_inference(scope["path"]) else nullcontext()
+        waited_for = _is_inference(scope["path"])
+        if waited_for and self._board.current().closed:
+            await reply.send_problem(scope, send, errors.draining(self._board.current().node))
+            return
+        counted = self._visits.hop() if waited_for else nullcontext()
         try:
             with counted, WhileClientStays(scope):
                 problem = await self._pass_on(scope, receive, send, peer)

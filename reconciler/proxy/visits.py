@@ -40,6 +40,13 @@ class Visits:
             self._hops -= 1
             self.look_whether_none()
 
+    def passing(self) -> str:
+        """What is under way at other nodes, in words; empty: nothing."""
+        said = [f"{count} of {model} at {at}" for (at, model), count in self.away.items()]
+        if self._hops:
+            said.append(f"{self._hops} for nodes that their clients named")
+        return ", ".join(said)
+
     async def wait_none_away(self) -> None:
         while self.away or self._hops:
             self._none_away.clear()

@@ -76,12 +76,13 @@ async def test_new_requests_are_not_passed_on_for_as_long_as_a_backend_drains() 
 async def test_it_is_told_what_is_waited_for_and_what_was_not_to_be_had() -> None:
     visits, ended = Visits(), asyncio.Event()
     ended.set()
-    with capture_logs() as logs, visits.begin(_MODEL, _PEER, streams=False):
+    with capture_logs() as logs, visits.begin(_MODEL, _PEER, streams=False), visits.hop():
         await let_through(visits, Hurry(), lambda: None, ended, seconds=0.05)
     waiting, cut = logs
     assert "waiting for answers of other nodes" in waiting["event"]
-    assert (waiting["waits_for"], waiting["backends"]) == ("1 of llm at 10.0.0.2:8000", "ended")
-    assert cut["unfinished"] == "1 of llm at 10.0.0.2:8000"
+    passing = "1 of llm at 10.0.0.2:8000, 1 for nodes that their clients named"
+    assert (waiting["waits_for"], waiting["backends"]) == (passing, "ended")
+    assert cut["unfinished"] == passing
 
 
 async def test_who_is_told_not_to_wait_does_not() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import struct
+from dataclasses import replace
 
 import aiohttp
 import pytest
@@ -147,6 +148,15 @@ async def test_an_answer_that_is_cut_is_cut_for_old_clients_too() -> None:
         assert b"half" in await reader.readuntil(b"half")
         with pytest.raises(ConnectionResetError):
             await reader.read()
+
+
+async def test_an_agent_near_its_end_passes_no_inference_on() -> None:
+    async with beside(saying(HEAD + b"Content-Length: 2\r\n\r\nok")) as (agent, _):
+        agent.board.put(replace(agent.board.now, draining=True, closed=True))
+        got = await agent.chat({"model": "llm"}, headers=TO_B)
+        assert (got.status, got.error["code"]) == (503, "node_draining")
+        assert (got.headers["x-xgen-not-started"], got.headers["connection"]) == ("1", "close")
+        assert (await agent.get(READ_PATH, headers=TO_B)).body == b"ok"
 
 
 async def test_a_hung_peer_is_left_when_its_client_leaves() -> None:
