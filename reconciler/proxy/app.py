@@ -122,7 +122,7 @@ def create_app(
             *_models(routes),
             *_status(board, pulse, bulletin, cluster),
             Route("/api/cluster/route", _Only(GET=RoutePage(routes, replicas))),
-            Route("/api/cluster/slot", _Only(GET=SlotPage(turns, loads, cluster))),
+            Route("/api/cluster/slot", _Only(GET=SlotPage(routes, turns, loads, cluster))),
             *_management(management, routes, traffic, pulse),
             Route("/api/management/pushed", _plain(POST=Pushed(push_hook))),
             *_downloads(downloads, routes),

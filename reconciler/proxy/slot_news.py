@@ -26,7 +26,8 @@ _ANSWER_SECONDS = 5.0
 """Beyond that."""
 _PAUSE_SECONDS = 0.05
 _PAUSE_AFTER_FAILURE_SECONDS = 2.0
-"""Agents of older releases cannot be asked; the others' followers find out."""
+"""Agents of older releases cannot be asked, and one may have no replica any more; the others'
+followers find out."""
 _MOST_ASKED = 8
 """Peers, for one model."""
 

@@ -1,13 +1,16 @@
 """`/api/cluster/slot`: answers once this node's replica of a model has room, for other agents."""
 
 import asyncio
+import time
 from typing import Annotated
 
 import msgspec
 from starlette.types import Receive, Scope, Send
 
+from reconciler.plan.desired import ModelType
 from reconciler.plan.ids import ModelName
-from reconciler.proxy import reply
+from reconciler.proxy import reply, route_table
+from reconciler.proxy.board import Routes
 from reconciler.proxy.client import ClientLeft, WhileClientStays
 from reconciler.proxy.errors import Problem
 from reconciler.proxy.guard import passage
@@ -15,6 +18,7 @@ from reconciler.proxy.local_loads import LocalLoads
 from reconciler.proxy.peers import load, problems
 from reconciler.proxy.peers.side import ClusterSide
 from reconciler.proxy.query import read_query
+from reconciler.proxy.route_table import Choice
 from reconciler.proxy.turns import Turns
 
 MOST_WAIT_SECONDS = 10.0
@@ -30,9 +34,13 @@ class _Query(msgspec.Struct):
 
 
 class SlotPage:
-    """Its answer is how busy the model is then, whether there is room or not."""
+    """Its answer is how busy the model is then, whether there is room or not. Where no request
+    would find a replica, it is the error that such a request would get."""
 
-    def __init__(self, turns: Turns, loads: LocalLoads, cluster: ClusterSide) -> None:
+    def __init__(
+        self, routes: Routes, turns: Turns, loads: LocalLoads, cluster: ClusterSide
+    ) -> None:
+        self._routes = routes
         self._turns = turns
         self._loads = loads
         self._cluster = cluster
@@ -46,21 +54,32 @@ class SlotPage:
             came = passage(scope).wrong_token
             await reply.send_problem(scope, send, problems.token_refused(came=came))
         else:
-            await self._tell(ModelName(query.model), query.wait, scope, send)
+            await self._tell(query.model, query.wait, scope, send)
 
-    async def _tell(self, model: ModelName, wait: float, scope: Scope, send: Send) -> None:
+    async def _tell(self, named: str, wait: float, scope: Scope, send: Send) -> None:
+        choice = self._choose(named)
+        if isinstance(choice, Problem):
+            await reply.send_problem(scope, send, choice)
+            return
         seconds = min(wait, MOST_WAIT_SECONDS) if self._waiting < _MOST_WAITING else 0.0
         self._waiting += 1
         try:
             with WhileClientStays(scope):
-                await self._until_room(model, seconds)
-                told = load.encode(self._loads.figures(model)).decode()
-                room = self._turns.has_room(model)
+                await self._until_room(choice.name, seconds)
+                choice = self._choose(named)
+                if isinstance(choice, Problem):
+                    await reply.send_problem(scope, send, choice)
+                    return
+                told = load.encode(self._loads.figures(choice.name)).decode()
+                room = self._turns.has_room(choice.name)
                 await reply.send_json(send, {"api": 1, "room": room, "load": told})
         except ClientLeft:
             return
         finally:
             self._waiting -= 1
+
+    def _choose(self, named: str) -> Choice | Problem:
+        return route_table.choose(self._routes.alone(), named, tuple(ModelType), now=time.time())
 
     async def _until_room(self, model: ModelName, seconds: float) -> None:
         try:

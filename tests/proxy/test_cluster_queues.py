@@ -210,3 +210,21 @@ async def test_a_slot_is_told_of_to_agents_only(stand_in: StartStandIn) -> None:
         told = await nodes["b"].get(path, headers={"X-Xgen-Cluster-Token": "t"})
         assert (told.status, told.json["room"]) == (200, True)
         assert told.json["load"].startswith("in_flight=0")
+
+
+async def test_where_there_is_no_replica_no_slot_is_told_of(stand_in: StartStandIn) -> None:
+    """One that waits for a slot there would be sent, and refused."""
+    hangs = stand_in("--hang")
+    asks = "/api/cluster/slot?model={}&wait={}".format
+    async with fleet(a=(model("new"), hangs.as_model(max_in_flight=1))) as nodes:
+        agent = nodes["a"]
+        for name, refusal in (("no", (404, "model_not_found")), ("new", (503, "model_not_ready"))):
+            told = await agent.get(asks(name, 0))
+            assert (told.status, told.error["code"]) == refusal
+        _, running = await agent.send_raw(ASK)
+        await hangs.until_running(1)
+        waiting = asyncio.create_task(agent.get(asks("llm", 60)))
+        assert (await agent.get(asks("llm", 0))).json["room"] is False
+        agent.board.set(model("llm", state=State.UNLOADING))
+        running.close()
+        assert (await waiting).error["code"] == "model_not_ready"

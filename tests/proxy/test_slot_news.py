@@ -17,11 +17,12 @@ def test_its_figures_are_read() -> None:
         b"",
         b"{}",
         b'{"load": 1}',
+        b'{"error": {"code": "model_not_ready"}}',
         b'{"load": "room"}',
         b'{"load": "\xff"}',
         b'{"more": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
     ],
-    ids=["nothing", "no figures", "a number", "other words", "no text", "deep"],
+    ids=["nothing", "no figures", "a number", "an error", "other words", "no text", "deep"],
 )
 def test_what_says_no_figures_is_none(body: bytes) -> None:
     assert read(body) is None
