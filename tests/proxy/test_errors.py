@@ -25,6 +25,7 @@ _VALUES: dict[object, Any] = {
     float: 1.0,
     bool: False,
     tuple[str, ...]: ("a", "b"),
+    Sequence[str]: ("a", "b"),
     tuple[ModelType, ...]: (ModelType.LLM,),
 }
 
