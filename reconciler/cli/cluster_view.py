@@ -40,6 +40,17 @@ def called(server: Json) -> str:
     return f"{node} ({address})" if node == "unknown" and address else node
 
 
+def nowhere(servers: Sequence[Json]) -> dict[str, str]:
+    """The models of the manifest that no node has, each with the reason that some node says."""
+    had = {model.get("name") for server in servers for model in server.get("models", ())}
+    return {
+        str(other["name"]): str(other["reason"])
+        for server in servers
+        for other in server.get("elsewhere") or ()
+        if other["name"] not in had
+    }
+
+
 def only(view: Json, name: str) -> Json:
     """The view with one node alone, by its name, its pod's, or an address. Raises Rejected."""
     keys = ("node", "pod_name", "pod_ip", "address")

@@ -29,6 +29,8 @@ _COLUMNS = (
 )
 _COLOURS = {"loaded": "green", "error": "red", "blocked": "red", "disabled": "dim"}
 _LAST_LINES = 8
+_NOWHERE = 20
+"""Models that are named one by one."""
 _OLD_SECONDS = 30.0
 """Twice what the loop lets pass between two ticks."""
 TAKES = "takes requests"
@@ -48,6 +50,8 @@ def render(servers: Sequence[Json], *, width: int, verbose: bool = False) -> Ren
     else:
         where = "here" if lone else "at any node"
         parts.append(Text(f"no model is selected {where}", style="dim"))
+    if not lone:
+        parts += list(_nowhere(servers))
     parts += [line for server in servers for line in _engines(server)]
     for server in servers:
         if is_there(server):
@@ -98,6 +102,14 @@ def _gpus(gpu: Json) -> Iterator[str]:
     if None not in (*free, *total):
         said += f", {human(sum(free))} of {human(sum(total))} free"
     yield said
+
+
+def _nowhere(servers: Sequence[Json]) -> Iterator[Text]:
+    found = sorted(cluster_view.nowhere(servers).items())
+    for name, reason in found[:_NOWHERE]:
+        yield Text(f"{name} is in the manifest, and runs at no node: {reason}", style="yellow")
+    if len(found) > _NOWHERE:
+        yield Text(f"and {len(found) - _NOWHERE} more that run at no node", style="yellow")
 
 
 def _engines(server: Json) -> Iterator[Text]:

@@ -56,7 +56,7 @@ def select(manifest: Manifest, *, node: str, revision: str, peers: bool = False)
         if reason is None:
             here.append(_desired(entry))
         else:
-            elsewhere.append(Elsewhere(name=ModelName(entry.model.name), reason=reason))
+            elsewhere.append(_elsewhere(entry.model, reason))
     settings = manifest.node_settings.get(node)
     own_windows = settings.maintenance_windows if settings is not None else None
     suspensions = tuple(_suspensions(manifest, node, {model.name for model in here}))
@@ -79,6 +79,11 @@ def _suspensions(manifest: Manifest, node: str, here: Collection[str]) -> Iterat
             yield Suspension(place=place)
         elif kind == MODEL and name in here:
             yield Suspension(model=ModelName(name), place=place)
+
+
+def _elsewhere(model: Model, reason: str) -> Elsewhere:
+    nodes = () if model.nodes is None or model.nodes == "all" else tuple(model.nodes)
+    return Elsewhere(name=ModelName(model.name), reason=reason, nodes=nodes)
 
 
 def _reason_elsewhere(model: Model, node: str, peers: bool) -> str | None:

@@ -161,10 +161,11 @@ class DesiredModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Elsewhere:
-    """A model of the manifest that is not for this node, and why."""
+    """A model of the manifest that is not for this node, and why. `nodes`: it names."""
 
     name: ModelName
     reason: str
+    nodes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

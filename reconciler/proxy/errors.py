@@ -175,6 +175,17 @@ def unknown_model(name: str, known: tuple[str, ...], *, alone: bool = True) -> P
     )
 
 
+def runs_nowhere(name: str, cause: str) -> Problem:
+    """This node's manifest has it. `cause`: a clause without its subject."""
+    return Problem(
+        status=404,
+        code="model_not_found",
+        message=f"cannot find model {name!r}: it is in the manifest, and {cause}",
+        param="model",
+        headers=(NOT_STARTED,),
+    )
+
+
 def node_starting(because: str) -> Problem:
     """`because`: a clause of which the node is the subject."""
     return Problem(

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from reconciler.plan.desired import Affinity, ModelType
+from reconciler.plan.desired import Affinity, Elsewhere, ModelType
 from reconciler.plan.ids import ModelName, NodeName
 from reconciler.plan.peering import Address
 from reconciler.plan.phase import State
@@ -17,6 +17,8 @@ Types = tuple[ModelType, ...]
 GONE_SECONDS = 60.0
 """For which a name that has gone is not unknown: the nodes read a new manifest one after the other,
 and clients never repeat a 404."""
+_NAMED = 5
+"""Nodes in one message."""
 _MOST_GONE = 1000
 """Names that are remembered."""
 
@@ -153,7 +155,24 @@ def not_known(table: RouteTable, requested: str, known: tuple[str, ...], *, now:
     gone = table.gone.get(requested)
     if gone is not None and _lately(gone, now):
         return unready.name_gone(requested, gone.model, GONE_SECONDS)
+    told = next((each for each in table.status.elsewhere if each.name == requested), None)
+    if told is not None:
+        return _nowhere(table, told)
     return errors.unknown_model(requested, known, alone=not table.peers.all)
+
+
+def _nowhere(table: RouteTable, told: Elsewhere) -> Problem:
+    """Of a model of this node's manifest that no node has."""
+    if not table.peers.all:
+        return errors.runs_nowhere(told.name, f"does not run here ({told.reason})")
+    named = [peer for peer in table.peers.all if peer.node in told.nodes]
+    applied = table.status.revision.applied
+    late = {str(each.node) for each in named if not each.reachable or each.applied != applied}
+    if late:
+        return unready.not_taken_up(told.name, tuple(sorted(late)))
+    unknown = sorted(set(told.nodes) - {peer.node for peer in named})
+    called = f"; no known node is called {' or '.join(unknown[:_NAMED])}" if unknown else ""
+    return errors.runs_nowhere(told.name, f"runs at no node ({told.reason}){called}")
 
 
 def _gone(before: RouteTable, by_name: Mapping[str, Route], now: float) -> Mapping[str, Gone]:

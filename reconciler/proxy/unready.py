@@ -139,6 +139,23 @@ def name_gone(name: str, model: str, kept_seconds: float) -> Problem:
     )
 
 
+def not_taken_up(model: str, nodes: tuple[str, ...]) -> Problem:
+    """`nodes`: that the manifest names for it."""
+    shown = ", ".join(nodes[:_SHOWN])
+    more = f" and {len(nodes) - _SHOWN} more" if len(nodes) > _SHOWN else ""
+    message = (
+        f"cannot answer for model {model!r}: the manifest has it for {shown}{more}, where it is "
+        "not known yet"
+    )
+    return Problem(
+        status=503,
+        code="model_not_ready",
+        message=message,
+        headers=retry_after(SOON_SECONDS),
+        model=model,
+    )
+
+
 def peer_unreachable(model: str, node: str) -> Problem:
     return Problem(
         status=503,

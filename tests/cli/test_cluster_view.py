@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from reconciler.cli.checks.agent import nowhere_findings
+from reconciler.cli.checks.finding import Level
 from reconciler.cli.cluster_view import only
 from reconciler.cli.status_view import render
 from reconciler.cli.watch import _states
@@ -91,3 +93,20 @@ def test_a_watch_tells_of_nodes_that_go() -> None:
     assert states["node-a",] == "can be reached"
     assert states["node-b",] == "cannot be reached: refuses connections"
     assert ("node-a",) not in _states({"servers": [_server()]})
+
+
+def _elsewhere(*names: str) -> list[dict[str, str]]:
+    return [{"name": name, "reason": "nodes: [zed]; this node is node-a"} for name in names]
+
+
+def test_a_model_that_no_node_has_is_told() -> None:
+    """Its node's name was mistyped, say: else nobody would see it at all."""
+    one, other = _server(elsewhere=_elsewhere("llm", "lost")), _server("node-b")
+    other["models"] = [_model("llm")]
+    told = "lost is in the manifest, and runs at no node: nodes: [zed]; this node is node-a"
+    assert [line for line in _shown(one, other) if "at no node" in line] == [told]
+    assert not any("at no node" in line for line in _shown(one))
+    (finding,) = nowhere_findings([one, other])
+    assert (finding.level, finding.subject) == (Level.WARN, "model lost")
+    assert "that there are (node-a, node-b)" in str(finding.next)
+    assert not [*nowhere_findings([one])]

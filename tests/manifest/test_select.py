@@ -45,6 +45,7 @@ def test_a_node_runs_what_names_it_and_what_names_none() -> None:
     assert [entry.name for entry in wanted.models] == ["everywhere", "here", "z"]
     (other,) = wanted.elsewhere
     assert (other.name, other.reason) == ("there", "nodes: [node-b, node-c]; this node is node-a")
+    assert other.nodes == ("node-b", "node-c")
 
 
 def test_with_peers_a_model_that_names_no_node_waits_for_placement() -> None:

@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.plan.desired import ModelType
-from reconciler.plan.ids import NodeName
+from reconciler.plan.desired import Elsewhere, ModelType
+from reconciler.plan.ids import ModelName, NodeName
 from reconciler.plan.peering import Address
 from reconciler.plan.phase import State
 from reconciler.proxy import model_list
 from reconciler.proxy.errors import NOT_STARTED, Problem
 from reconciler.proxy.peers.peer import Peer, Peers
 from reconciler.proxy.route_table import GONE_SECONDS, Choice, RouteTable, build, choose
-from reconciler.status import ModelStatus, Status
+from reconciler.status import ModelStatus, Revision, Status
 from tests.proxy.builders import model, status
 from tests.proxy.fleet import peer_model
 
@@ -295,3 +295,21 @@ def test_a_name_that_has_gone_is_unknown_after_a_minute(
         known = gone_at is not None and now - gone_at < GONE_SECONDS
         assert code == ("model_not_ready" if named in names or known else "model_not_found")
     assert len(table.gone) <= len(NAMES)
+
+
+@pytest.mark.parametrize(
+    ("there", "code", "said"),
+    [
+        ((), "model_not_found", "a': it is in the manifest, and does not run here (why)"),
+        (("c",), "model_not_found", "and runs at no node (why); no known node is called zed"),
+        (("zed",), "model_not_ready", "the manifest has it for zed, where it is not known yet"),
+    ],
+)
+def test_a_model_of_the_manifest_that_no_node_has_is_told_so(
+    there: tuple[str, ...], code: str, said: str
+) -> None:
+    other = Elsewhere(name=ModelName("a"), reason="why", nodes=("zed",))
+    own = replace(status(), elsewhere=(other,), revision=Revision(applied="new"))
+    problem = refused(ask(own, *(peer(node, applied="old") for node in there)))
+    assert (problem.code, NOT_STARTED in problem.headers) == (code, True)
+    assert problem.message.endswith(said)

@@ -1,17 +1,20 @@
 """The agent: whether it runs, and what it says of itself."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from reconciler.cli.agent_view import crashes, how_it_ends, why_none_is_left
 from reconciler.cli.checks.finding import Finding, fail, ok, skip, warn
 from reconciler.cli.client import Json, known_agent
+from reconciler.cli.cluster_view import called, nowhere
 from reconciler.cli.condition_view import is_bad, is_told_elsewhere
 from reconciler.cli.status_view import TAKES, readiness
 from reconciler.errors import Rejected, Transient
 
 _TROUBLE = ("error", "blocked")
+_NAMED = 5
+"""Nodes in one message."""
 _LOOK = "start it, or look at its log"
 
 
@@ -39,6 +42,17 @@ def agent_findings(server: str | None, folder: Path, *, holder: int | None) -> I
         return
     for view in servers:
         yield from _node(view, agent.url)
+    yield from nowhere_findings(servers)
+
+
+def nowhere_findings(servers: Sequence[Json]) -> Iterator[Finding]:
+    """Models that no node of a cluster has."""
+    if len(servers) < 2:
+        return
+    known = ", ".join(map(called, servers[:_NAMED])) + (", …" if len(servers) > _NAMED else "")
+    for name, reason in sorted(nowhere(servers).items()):
+        step = f"name nodes for it in the manifest that there are ({known}), or start their agents"
+        yield warn(f"model {name}", f"runs at no node: {reason}", step)
 
 
 def _starts(holder: int, where: str) -> Finding:
