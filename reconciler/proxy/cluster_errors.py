@@ -66,8 +66,8 @@ def peer_lost(peer: Peer, cause: str) -> Problem:
 
 def peer_lost_midway(peer: Peer) -> Problem:
     message = (
-        f"cannot finish the answer of {label(peer)}: it ended the connection, its answer is "
-        "not valid HTTP, or this agent ends"
+        f"cannot finish the answer of {label(peer)}: it ended the connection or fell silent, its "
+        f"answer is not valid HTTP, or this agent ends{_known(peer)}"
     )
     return Problem(status=502, code="peer_lost", message=message)
 

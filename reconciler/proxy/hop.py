@@ -32,12 +32,14 @@ from reconciler.proxy.forward import Upstream
 from reconciler.proxy.outgoing import Attempt
 from reconciler.proxy.peers.peer import Peer
 from reconciler.proxy.peers.side import ClusterSide
+from reconciler.proxy.peers.silence import SILENT_SECONDS
 from reconciler.proxy.relay import ending_with_connection
 from reconciler.proxy.visits import Visits
 
 _WITHOUT_BODY = (204, 304)
 _EVENT_ENDS = (b"\n\n", b"\r\n\r\n")
 _TAIL_BYTES = 4
+_HUNG = f"has not answered for {SILENT_SECONDS:g} s"
 _ERRORS = (b'data: {"error":', b'data: {"type":"error"')
 
 log = structlog.get_logger()
@@ -80,17 +82,17 @@ class Hop:
     ) -> Problem | None:
         if not scope["raw_path"].startswith(b"/"):  # OPTIONS *
             return cluster_errors.not_for_nodes(scope["path"])
-        upload = _Upload(receive)
+        upload, attempt = _Upload(receive), Attempt()
         try:
-            response = await self._ask(scope, upload, peer)
+            response = await self._ask(scope, upload, peer, attempt)
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as exc:
             cause = outgoing.why_not_connected(exc, outgoing.CONNECT_SECONDS)
-            unreachable = cluster_errors.peer_unreachable(peer, cause)
-            return self._failed(peer, UpstreamFault.PEER_UNREACHABLE, unreachable)
+            unreachable = cluster_errors.peer_unreachable(self._as_seen(peer), cause)
+            return self._failed(peer, UpstreamFault.PEER_UNREACHABLE, unreachable, cause)
         except aiohttp.ClientError as exc:
             if upload.broke_off:  # the server says why, where it was not the client that left
                 raise ClientLeft("the body of the request does not come any more") from exc
-            return self._lost(peer, _lost(exc))
+            return self._lost(peer, _HUNG if attempt.given_up else _lost(exc))
         try:
             if (why := _why_no_answer(response, scope["method"])) is not None:
                 return self._lost(peer, why)
@@ -99,7 +101,9 @@ class Hop:
             response.close()
         return None
 
-    async def _ask(self, scope: Scope, upload: "_Upload", peer: Peer) -> aiohttp.ClientResponse:
+    async def _ask(
+        self, scope: Scope, upload: "_Upload", peer: Peer, attempt: Attempt
+    ) -> aiohttp.ClientResponse:
         target, query = scope["raw_path"].decode("latin-1"), scope["query_string"].decode("latin-1")
         url = f"http://{peer.address}{target}"
         of_body = headers.of_body(scope["headers"])
@@ -114,7 +118,7 @@ class Hop:
             URL(f"{url}?{query}" if query else url, encoded=True),
             headers.to_peer(scope["headers"], more),
             None if of_body is None else upload.pieces(),
-            Attempt(),
+            attempt,
         )
 
     def _marks(self, scope: Scope, peer: Peer) -> list[Header]:
@@ -126,13 +130,21 @@ class Hop:
         )
         return marks if peer.node is None else [*marks, (b"x-target-server", peer.node.encode())]
 
-    def _lost(self, peer: Peer, cause: str) -> Problem:
-        return self._failed(peer, UpstreamFault.PEER_LOST, cluster_errors.peer_lost(peer, cause))
+    def _as_seen(self, peer: Peer) -> Peer:
+        """As the view has it now: much may have been heard of it while its answer was awaited."""
+        every = self._cluster.peers.current().all
+        same = (each for each in every if (each.address, each.node) == (peer.address, peer.node))
+        return next(same, peer)
 
-    def _failed(self, peer: Peer, fault: UpstreamFault, problem: Problem) -> Problem:
+    def _lost(self, peer: Peer, cause: str) -> Problem:
+        lost = cluster_errors.peer_lost(self._as_seen(peer), cause)
+        return self._failed(peer, UpstreamFault.PEER_LOST, lost, cause)
+
+    def _failed(self, peer: Peer, fault: UpstreamFault, problem: Problem, cause: str) -> Problem:
         self._metrics.count_upstream(fault)
         log.warning("peer failed", node=peer.node, address=str(peer.address), cause=problem.message)
-        self._cluster.loads.failed(peer.address, problem.message)
+        if cause is not _HUNG:  # the view has had it as not reachable for as long
+            self._cluster.loads.failed(peer.address, cause)
         return problem
 
     async def _relay(
@@ -161,7 +173,9 @@ class Hop:
             # Not told to balancing: it may be that its engine went away, and not the peer itself.
             log.warning("peer lost in mid-answer", node=peer.node, cause=str(exc))
             if headers.is_event_stream(answer_headers) and _is_inference(scope["path"]):
-                event = _last_event(scope, cluster_errors.peer_lost_midway(peer), piece)
+                event = _last_event(
+                    scope, cluster_errors.peer_lost_midway(self._as_seen(peer)), piece
+                )
                 await send({"type": "http.response.body", "body": event, "more_body": True})
             return
         await send({"type": "http.response.body", "body": b""})

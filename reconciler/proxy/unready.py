@@ -169,8 +169,8 @@ def peer_unreachable(model: str, node: str) -> Problem:
 def peer_lost(model: str, node: str) -> Problem:
     """No NOT_STARTED: it may have begun."""
     message = (
-        f"cannot get an answer for model {model!r} from node {node}: it went away before it "
-        "answered, or its answer is not valid HTTP"
+        f"cannot get an answer for model {model!r} from node {node}: it went away or hung "
+        "before it answered, or its answer is not valid HTTP"
     )
     return Problem(status=502, code="peer_lost", message=message, model=model)
 

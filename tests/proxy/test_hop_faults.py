@@ -8,6 +8,8 @@ from dataclasses import replace
 import aiohttp
 import pytest
 
+from reconciler.proxy.peers import silence
+from reconciler.proxy.peers.peer import Peers
 from tests.proxy.agent import CHAT, Agent
 from tests.proxy.pair import Answer, beside
 
@@ -157,6 +159,40 @@ async def test_an_agent_near_its_end_passes_no_inference_on() -> None:
         assert (got.status, got.error["code"]) == (503, "node_draining")
         assert (got.headers["x-xgen-not-started"], got.headers["connection"]) == ("1", "close")
         assert (await agent.get(READ_PATH, headers=TO_B)).body == b"ok"
+
+
+async def test_one_that_hangs_is_not_said_to_have_ended_the_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """But to have not answered, since when it is not reached, and why."""
+    monkeypatch.setattr(silence, "SILENT_SECONDS", 0.01)
+    monkeypatch.setattr(silence, "_LOOK_SECONDS", 0.01)
+    arrived = asyncio.Event()
+
+    async def hang(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        arrived.set()
+        await reader.read()
+
+    async with beside(hang) as (agent, known), asyncio.TaskGroup() as tasks:
+        asking = tasks.create_task(agent.get(READ_PATH, headers=TO_B))
+        await arrived.wait()
+        (frozen,) = known.peers.all
+        lost = replace(
+            frozen,
+            reachable=False,
+            because="has not answered within 6 s",
+            since="2026-12-01T12:00:00Z",
+        )
+        known.peers = Peers(all=(lost,))
+        got = await asking
+        assert (got.status, got.error["code"]) == (502, "peer_lost")
+        assert got.error["message"] == (
+            f"cannot get an answer from node node-b at {frozen.address}: it has not answered for "
+            "30 s; the cluster's view has it as not reachable since 2026-12-01T12:00:00Z: has not "
+            "answered within 6 s"
+        )
+        assert known.lost == []
 
 
 async def test_a_hung_peer_is_left_when_its_client_leaves() -> None:
