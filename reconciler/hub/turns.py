@@ -4,7 +4,8 @@
 
 Who looks, after its own ticket is written, and sees no other has the turn: of two that come at
 once, one at least sees the other. Then the first ticket by name waits, and the others are taken
-back until it is gone. One that stays for half a minute is a dead writer's, and is removed.
+back until it is gone. One that stays for half a minute is a dead writer's: it is removed, and
+waited for no more, as a store may keep it all the same. (rclone does where writes crossed.)
 """
 
 import random
@@ -29,17 +30,21 @@ class Tickets(Protocol):
 
 
 @contextmanager
-def turn(tickets: Tickets) -> Iterator[None]:
-    """Blocks until it is ours. A writer that takes longer than half a minute may lose it."""
+def turn(tickets: Tickets, *, dead_seconds: float = _DEAD_SECONDS) -> Iterator[None]:
+    """Blocks until it is ours. A writer that takes longer than `dead_seconds` may lose it."""
     ours = secrets.token_hex(8)
     seen_at: dict[str, float] = {}
     tickets.write(ours)
     try:
-        while (there := tickets.listed()) != {ours}:
-            now = time.monotonic()
-            seen_at = {each: seen_at.get(each, now) for each in there - {ours}}
-            for each in [each for each, at in seen_at.items() if now - at > _DEAD_SECONDS]:
+        while True:
+            listed, now = tickets.listed(), time.monotonic()
+            seen_at = {each: seen_at.get(each, now) for each in listed - {ours}}
+            dead = {each for each, at in seen_at.items() if now - at > dead_seconds}
+            for each in dead:
                 tickets.remove(each)
+            there = listed - dead
+            if there == {ours}:
+                break
             is_first = ours == min(there | {ours})
             if is_first and ours not in there:
                 tickets.write(ours)
