@@ -55,7 +55,7 @@ def render(servers: Sequence[Json], *, width: int, verbose: bool = False) -> Ren
     parts += [line for server in servers for line in _engines(server)]
     for server in servers:
         if is_there(server):
-            parts += _notes(server, verbose=verbose)
+            parts += _notes(server, verbose=verbose, lone=lone)
         elif lone:
             why = f"\n{called(server)} cannot be reached: {server.get('reason')}"
             parts.append(Text(f"{why}; its models are as they were seen last", style="red"))
@@ -178,8 +178,10 @@ def _percent(model: Json) -> str:
     return f" {100 * progress.get('done_bytes', 0) // total} %"
 
 
-def _notes(server: Json, *, verbose: bool) -> Iterator[RenderableType]:
+def _notes(server: Json, *, verbose: bool, lone: bool) -> Iterator[RenderableType]:
+    """`lone`: no other node is shown, so that a model's name says all."""
     node = server.get("node")
+    at = "" if lone else f" on {node}"
     loop = server.get("loop") or {}
     if loop.get("silent") or (loop.get("age_seconds") or 0.0) >= _OLD_SECONDS:
         yield Text(f"\n{node}: {_old(server, loop)}", style="red")
@@ -189,20 +191,21 @@ def _notes(server: Json, *, verbose: bool) -> Iterator[RenderableType]:
         yield Text(f"\n{node}: {problem}", style="yellow")
     yield from _drift(node, server.get("drift", ()))
     for model in server.get("models", ()):
+        subject = f"{model['name']}{at}"
         if newer := model.get("newer"):
-            yield Text(f"\n{model['name']}: {newer.get('reason')}", style="yellow")
-        yield from _drift(model["name"], model.get("drift", ()))
+            yield Text(f"\n{subject}: {newer.get('reason')}", style="yellow")
+        yield from _drift(subject, model.get("drift", ()))
         for warning in model.get("warnings", ()):
-            yield Text(f"\n{model['name']}: {warning}", style="yellow")
+            yield Text(f"\n{subject}: {warning}", style="yellow")
         if lines := model.get("last_lines"):
-            yield Text(f"\nlast lines of {model['name']}:", style="bold")
+            yield Text(f"\nlast lines of {subject}:", style="bold")
             yield from _dim(lines[-_LAST_LINES:])
     if not verbose:
         yield from short(node, server.get("conditions", ()))
         return
     yield from every(node, server.get("conditions", ()))
     for model in server.get("models", ()):
-        yield from every(model["name"], model.get("conditions", ()))
+        yield from every(f"{model['name']}{at}", model.get("conditions", ()))
 
 
 def _drift(subject: object, drift: Iterable[Json]) -> Iterator[Text]:

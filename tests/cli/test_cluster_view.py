@@ -110,3 +110,12 @@ def test_a_model_that_no_node_has_is_told() -> None:
     assert (finding.level, finding.subject) == (Level.WARN, "model lost")
     assert "that there are (node-a, node-b)" in str(finding.next)
     assert not [*nowhere_findings([one])]
+
+
+def test_what_is_said_of_a_model_names_its_node_among_several() -> None:
+    loud = _model("emb", warnings=["the GGUF names no pooling"], last_lines=["bye"])
+    one, other = _server(models=[loud]), _server("node-b")
+    lines = _shown(one, other)
+    assert "emb on node-a: the GGUF names no pooling" in lines
+    assert "last lines of emb on node-a:" in lines
+    assert "emb: the GGUF names no pooling" in _shown(one)
