@@ -68,6 +68,7 @@ async def open_cluster(
             peers=followed.current,
             status=status,
             now=lambda: clock.wall(clock.monotonic()),
+            address=lambda: own.shown,
         )
         yield Cluster(
             side=ClusterSide(

@@ -33,7 +33,7 @@ def _is_whole(view: dict[str, Entry]) -> bool:
 
 def _each_once(view: dict[str, Entry]) -> bool:
     found = next(each for each in view["node-a"]["conditions"] if each["type"] == "PeersFound")
-    return _is_whole(view) and found["message"] == "2 other agents at 4 addresses known"
+    return _is_whole(view) and found["message"] == "4 other addresses of at most 2 agents known"
 
 
 def test_each_agent_counts_once_and_the_family_that_breaks_is_replaced(cluster: Cluster) -> None:

@@ -13,8 +13,8 @@ _NAMED = 3
 
 
 class ClusterConditions:
-    """`found`: discovery's. `now`: RFC 3339, UTC. Each of the others is there only while it is
-    False, and remembers since when."""
+    """`found`: discovery's. `now`: RFC 3339, UTC. `address`: where this node is reached; None: it
+    is not known. Each of the others is there only while it is False, and remembers since when."""
 
     def __init__(
         self,
@@ -23,11 +23,13 @@ class ClusterConditions:
         peers: Callable[[], Peers],
         status: Callable[[], Status],
         now: Callable[[], str],
+        address: Callable[[], str | None],
     ) -> None:
         self._found = found
         self._peers = peers
         self._status = status
         self._now = now
+        self._address = address
         self._said: tuple[Condition, ...] = ()
         self._seen: tuple[Peers, Status] | None = None
 
@@ -39,7 +41,7 @@ class ClusterConditions:
         return (self._found(), *self._said)
 
     def _doubts(self, status: Status, peers: Sequence[Peer]) -> Iterable[Condition]:
-        if message := clash(status.node, peers):
+        if message := clash(status.node, peers, self._address):
             yield self._no(ConditionType.NODE_NAMES_UNIQUE, Reason.NAME_CLASH, message)
         if message := skew(status, peers):
             yield self._no(ConditionType.REVISIONS_AGREE, Reason.REVISIONS_DIFFER, message)
@@ -50,13 +52,16 @@ class ClusterConditions:
         return Condition(type=kind, status="False", reason=reason, message=message, since=since)
 
 
-def clash(own: NodeName, peers: Sequence[Peer]) -> str | None:
+def clash(own: NodeName, peers: Sequence[Peer], address: Callable[[], str | None]) -> str | None:
     """Which node names several agents give that can be reached, as a sentence. While a pod is
     replaced, the old one and the new one have the same; the old one can not be reached then."""
-    given: dict[str, list[str]] = {own: ["this node"]}
+    given: dict[str, list[str]] = {}
     for peer in peers:
         if peer.reachable and peer.node is not None:
             given.setdefault(peer.node, []).append(str(peer.address))
+    if own in given:
+        at = address()
+        given[own].insert(0, "this node" if at is None else f"this node at {at}")
     twice = sorted((node, who) for node, who in given.items() if len(who) > 1)
     if not twice:
         return None

@@ -198,7 +198,7 @@ class Discovery:
             news.set()
 
     def _set_condition(self, agents: str) -> None:
-        """`agents`: those that are known, in words."""
+        """`agents`: the addresses that are known, in words: what answers there may be none."""
         troubles = [each.trouble for each in self._members.values() if each.trouble is not None]
         if troubles:
             reason, message = troubles[0].reason, f"{_told(troubles)}; {self._kept(agents)}"
@@ -250,9 +250,9 @@ def _is_one_host(answer: Answer) -> bool:
 
 
 def _words(count: int, known: set[Address], listed: set[Address]) -> str:
-    agents = f"{count} other agent{'' if count == 1 else 's'}"
+    agents = f"{len(known)} other address{'' if len(known) == 1 else 'es'}"
     if len(known) != count:
-        agents += f" at {len(known)} addresses"
+        agents += f" of at most {count} agent{'' if count == 1 else 's'}"
     leaving = known - listed
     if not leaving:
         return agents

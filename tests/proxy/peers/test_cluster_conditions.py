@@ -31,14 +31,19 @@ def _peer(
 
 
 def test_two_agents_with_one_name_are_told() -> None:
-    said = clash(NodeName("node-a"), [_peer("node-a"), _peer(host=2)])
+    said = clash(NodeName("node-a"), [_peer("node-a"), _peer(host=2)], lambda: "10.0.0.9:1")
+    assert said == (
+        "node-a is this node at 10.0.0.9:1, 10.0.0.1:1: give each agent a --node of its own"
+    )
+    said = clash(NodeName("node-a"), [_peer("node-a")], lambda: None)
     assert said == "node-a is this node, 10.0.0.1:1: give each agent a --node of its own"
-    assert clash(NodeName("node-a"), [_peer(), _peer(host=2)]) is not None
+    said = clash(NodeName("node-a"), [_peer(), _peer(host=2)], lambda: None)
+    assert said == "node-b is 10.0.0.1:1, 10.0.0.2:1: give each agent a --node of its own"
 
 
 def test_a_pod_that_was_replaced_is_no_clash() -> None:
-    assert clash(NodeName("node-a"), [_peer(reachable=False), _peer(host=2)]) is None
-    assert clash(NodeName("node-a"), [_peer(None), _peer(None, host=2)]) is None
+    for peers in ([_peer(reachable=False), _peer(host=2)], [_peer(None), _peer(None, host=2)]):
+        assert clash(NodeName("node-a"), peers, lambda: None) is None
 
 
 def test_nodes_at_other_revisions_are_named() -> None:
@@ -54,7 +59,11 @@ def test_revisions_agree_or_the_skew_is_told(peers: list[Peer]) -> None:
 def test_a_condition_remembers_since_when() -> None:
     peers, moment = Peers(all=(_peer(applied="r2"),)), "1"
     said = ClusterConditions(
-        found=lambda: _FOUND, peers=lambda: peers, status=lambda: _OWN, now=lambda: moment
+        found=lambda: _FOUND,
+        peers=lambda: peers,
+        status=lambda: _OWN,
+        now=lambda: moment,
+        address=lambda: None,
     )
     (_, first) = said.current()
     peers, moment = Peers(all=(_peer(applied="r3"),)), "2"

@@ -53,7 +53,7 @@ async def test_a_headless_name_leads_to_all_others_of_both_families() -> None:
     assert found.current().problem is None
     condition = found.condition()
     assert (condition.type, condition.status) == (ConditionType.PEERS_FOUND, "True")
-    assert condition.message == "3 other agents known"
+    assert condition.message == "3 other addresses known"
 
 
 async def test_what_was_found_last_stays_while_the_name_cannot_be_looked_up() -> None:
@@ -68,7 +68,7 @@ async def test_what_was_found_last_stays_while_the_name_cannot_be_looked_up() ->
     assert found.current().problem == found.condition() == first
     assert (first.status, first.reason) == ("False", Reason.LOOKUP_FAILED)
     assert "cannot look up agents: there is no such name (NXDOMAIN)" in first.message
-    assert "1 other agent known, as of 20" in first.message
+    assert "1 other address known, as of 20" in first.message
 
 
 async def test_addresses_that_lead_nowhere_are_none() -> None:
@@ -108,7 +108,7 @@ async def test_who_is_listed_no_more_is_told() -> None:
     names.known["agents"] = ["10.0.0.1", "10.0.0.3"]
     await found.look()
     assert found.current().addresses == (at("10.0.0.2"), at("10.0.0.3"))
-    assert found.condition().message == "2 other agents (listed no more: 10.0.0.2:8000) known"
+    assert found.condition().message == "2 other addresses (listed no more: 10.0.0.2:8000) known"
 
 
 async def test_a_list_may_name_this_node_and_ports_are_agents_of_their_own() -> None:
@@ -204,7 +204,7 @@ async def test_two_addresses_of_one_agent_are_one_peer() -> None:
     await found.look()
     assert found.current().addresses == (at("10.0.0.2"), at("10.0.0.3"))
     assert found.current().also == {at("10.0.0.2"): (at("fd00::2"),)}
-    assert found.condition().message == "2 other agents at 3 addresses known"
+    assert found.condition().message == "3 other addresses of at most 2 agents known"
     found.same_agent(at("fd00::2"), at("10.0.0.2"))  # the first one broke
     assert found.current().addresses == (at("10.0.0.3"), at("fd00::2"))
     found.apart(at("10.0.0.2"))
