@@ -245,7 +245,7 @@ def _findings(subject: Subject) -> Iterator[Finding]:
         subject.search_path,
     )
     holder = lock_holder(subject.folder)
-    yield from port_findings(subject.listen, subject.ports, holder=holder)
+    yield from port_findings(subject.listen, subject.ports, holder=holder, server=subject.server)
     yield from token_findings(subject.cluster_token_file)
     yield from peer_findings(subject.peering, subject.listen, subject.pod_ip, holder=holder)
     yield from agent_findings(subject.server, subject.folder, holder=holder)

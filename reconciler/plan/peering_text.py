@@ -8,6 +8,7 @@ from reconciler.plan.peering import Address, DnsPeers, ListedPeers, Peering, is_
 
 DNS = "dns:"
 _LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)", re.IGNORECASE)
+_PORT = re.compile(r"[1-9][0-9]{3}")
 _LONGEST_NAME = 253
 
 
@@ -51,7 +52,8 @@ def _dns(text: str) -> DnsPeers:
 
 def _address(part: str, whole: str | None = None) -> Address:
     """`whole`: as it is called in messages, where that is more than the part."""
-    said = repr(whole if whole is not None else part)
+    text = whole if whole is not None else part
+    said = repr(text)
     if not part:
         raise ValueError(f"{said}: an address is missing (two commas, or one at the end)")
     if "://" in part:
@@ -59,13 +61,19 @@ def _address(part: str, whole: str | None = None) -> Address:
     if part.lower().startswith(DNS):
         raise ValueError(f"{said}: a name with dns: stands alone, without other addresses")
     if is_ip(part) and ":" in part:
-        raise ValueError(f"{said} has no port, or no brackets: write [{part}]:8000")
+        raise ValueError(f"{said} has no port, or no brackets: write {_in_brackets(part)}")
     host, colon, port = part.rpartition(":")
     if not colon or part.endswith("]"):
-        raise ValueError(f"{said} has no port: write {part}:8000")
+        raise ValueError(f"{said} has no port: write {text}:8000")
     if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
         raise ValueError(f"{said}: {port!r} is no port from 1 to 65535")
     return Address(host=_host(host, said), port=int(port))
+
+
+def _in_brackets(address: str) -> str:
+    """A last group of four digits is rather meant as a port."""
+    host, _, last = address.rpartition(":")
+    return f"[{host}]:{last}" if is_ip(host) and _PORT.fullmatch(last) else f"[{address}]:8000"
 
 
 def _host(host: str, said: str) -> str:

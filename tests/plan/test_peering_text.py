@@ -46,6 +46,8 @@ def test_says_who_the_peers_are(text: str, peering: DnsPeers | ListedPeers) -> N
         ("http://b:8000", "without http://"),
         ("::1:8000:x", "is no port"),
         ("fd00::1", r"write \[fd00::1\]:8000"),
+        ("::1:8000", r"no brackets: write \[::1\]:8000"),
+        ("fd00::1:f000", r"write \[fd00::1:f000\]:8000"),
         ("[fd00::1]", r"'\[fd00::1\]' has no port"),
         ("[b]:8000", "'b' is no IPv6 address"),
         ("fd00:x:8000", "stands in brackets"),
@@ -56,7 +58,7 @@ def test_says_who_the_peers_are(text: str, peering: DnsPeers | ListedPeers) -> N
         ("dns:a:8000,b:8000", "stands alone"),
         ("b:8000,dns:a:8000", "stands alone"),
         ("dns:10.0.0.1:8000", "write it without dns:"),
-        ("dns:agents", "'dns:agents' has no port"),
+        ("dns:agents", "'dns:agents' has no port: write dns:agents:8000"),
         ("dns::8000", "'' is neither"),
     ],
 )

@@ -43,7 +43,7 @@ def peer_findings(
     host, port = listen
     for doubt in doubts(peering, Address(host=host, port=port)):
         yield fail("peers", doubt.said, doubt.step)
-    own = own_address((_bound(host), port), [pod_ip])
+    own = own_address((bound(host), port), [pod_ip])
     members = asyncio.run(_members(peering, own))
     for place, member in members.items():
         if (finding := _place(place, member, runs=holder is not None)) is not None:
@@ -67,7 +67,7 @@ def token_findings(file: Path | None) -> Iterator[Finding]:
         yield ok("cluster token", f"{file} holds one")
 
 
-def _bound(host: str) -> str:
+def bound(host: str) -> str:
     """As an agent would have it: an address. What leads nowhere is nobody's."""
     if is_ip(host):
         return host

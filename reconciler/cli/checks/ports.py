@@ -3,24 +3,32 @@
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from reconciler.cli.checks.finding import Finding, fail, ok, warn
+from reconciler.cli.checks.peers import bound
+from reconciler.plan.peering import Address
+from reconciler.proxy.peers.own_address import own_address
 
 _FEW = 20
 
 
 def port_findings(
-    listen: tuple[str, int], backend_ports: range, *, holder: int | None
+    listen: tuple[str, int], backend_ports: range, *, holder: int | None, server: str | None
 ) -> Iterator[Finding]:
-    """`holder`: the pid of the agent that runs here, to which the port may well belong."""
+    """`holder`: the pid of the agent that runs here, to which the port may well belong. `server`:
+    the URL of the agent that is asked."""
     host, port = listen
+    at = Address(host=host, port=port)
     if port == 0 or _is_free(host, port):
-        yield ok("listen", f"{host}:{port} is free")
+        yield ok("listen", f"{at} is free")
     elif holder is not None:
-        yield ok("listen", f"{host}:{port} is taken, and an agent of this data folder runs")
+        yield ok("listen", f"{at} is taken, and an agent of this data folder runs")
+    elif server is not None and _leads_to(server, at):
+        yield ok("listen", f"{at} is taken, and --server {server} leads there")
     else:
         step = f"stop who has it (ss -ltnp sport = :{port}), or choose another with --listen"
-        yield fail("listen", f"{host}:{port} is taken", step)
+        yield fail("listen", f"{at} is taken", step)
     yield _backend_ports(backend_ports)
 
 
@@ -37,6 +45,16 @@ def _backend_ports(ports: range) -> Finding:
     if free < min(_FEW, len(ports)):
         return warn("backend ports", said, "choose others with --ports")
     return ok("backend ports", said)
+
+
+def _leads_to(server: str, listen: Address) -> bool:
+    try:
+        url = urlsplit(server if "://" in server else f"http://{server}")
+        port = url.port or 80
+    except ValueError:
+        return False
+    own = own_address((bound(listen.host), listen.port), ())
+    return own.is_at(str(Address(host=bound(url.hostname or ""), port=port)))
 
 
 def _ephemeral() -> tuple[int, int]:

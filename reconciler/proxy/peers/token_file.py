@@ -70,8 +70,10 @@ def _read(path: Path) -> str:
         raise _unusable(path, exc.strerror or str(exc)) from exc
     if not token:
         raise _unusable(path, "it is empty")
+    if len(token.split()) > 1:
+        raise _unusable(path, "it holds more than one word")
     if not all(0x21 <= byte <= 0x7E for byte in token):
-        raise _unusable(path, "it holds more than one word of printable ASCII characters")
+        raise _unusable(path, "it holds characters other than printable ASCII")
     return token.decode("ascii")
 
 

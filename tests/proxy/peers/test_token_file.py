@@ -45,6 +45,17 @@ def test_what_is_no_token_leaves_the_one_before_in_force(tmp_path: Path, content
     assert (token.current(), token.problem) == ("second", None)
 
 
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [("two words", "more than one word"), ("schlüssel", "other than printable ASCII")],
+)
+def test_says_why_a_file_holds_no_token(tmp_path: Path, content: str, said: str) -> None:
+    file = tmp_path / "token"
+    file.write_text(content, encoding="utf-8")
+    with pytest.raises(Rejected, match=said):
+        TokenFile(file, clock=Watch())
+
+
 def test_a_file_that_comes_back_as_it_was_is_fine_again(tmp_path: Path) -> None:
     file, away, watch = tmp_path / "token", tmp_path / "away", Watch()
     file.write_text("first")
