@@ -4,7 +4,7 @@ import ipaddress
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -110,6 +110,11 @@ class Agent:
         raise Rejected(message)
 
     @property
+    def who(self) -> str:
+        agent = f"the agent at {self.url}"
+        return agent if self.target is None else f"{self.target}, asked through {agent},"
+
+    @property
     def has_ended(self) -> bool:
         """As far as its data folder tells."""
         return self.pid is not None and not Path(f"/proc/{self.pid}").exists()
@@ -124,6 +129,12 @@ class Agent:
             return host != "localhost"
 
     def _away(self, exc: httpx.HTTPError) -> str:
+        not_connected = isinstance(exc, httpx.ConnectError | httpx.ConnectTimeout)
+        if self.target is not None and not not_connected and (known := self._known()) is not None:
+            return (
+                f"cannot get an answer from {self.target}: {_cause_there(exc)} through the agent "
+                f"at {self.url}, which works{known}; see the log of the agent of {self.target}"
+            )
         said = f"cannot reach an agent at {self.url}: {_cause(exc)}"
         if self.folder is None:
             return f"{said}; is it running there? See its log, or name another with --server URL"
@@ -134,6 +145,20 @@ class Agent:
                 "--server URL or --data-dir"
             )
         return f"{said}; {self.folder} says that it answers there. See its log, or --server URL"
+
+    def _known(self) -> str | None:
+        """What the agent's view has of `target`, a clause; None: that agent does not answer."""
+        asked = replace(self, target=None)
+        try:
+            servers = asked._ask("GET", "/api/cluster/servers", seconds=CONNECT_SECONDS)["servers"]
+        except (Rejected, Transient):
+            return None
+        for each in servers:
+            names = [each.get(name) for name in ("node", "pod_name", "pod_ip", "address")]
+            if self.target in names and not each.get("reachable", True):
+                since, why = each.get("unreachable_since"), each.get("reason")
+                return f" and has it as not reachable since {since}: it {why}"
+        return ""
 
 
 def find_agent(server: str | None, folder: Path, target: str | None = None) -> Agent:
@@ -183,6 +208,15 @@ def _object(text: str) -> Json:
     except ValueError:
         return {}
     return value if isinstance(value, dict) else {}
+
+
+def _cause_there(exc: httpx.HTTPError) -> str:
+    """Of a node that another agent asks."""
+    if isinstance(exc, httpx.TimeoutException):
+        return "none came in time"
+    if isinstance(exc, httpx.RemoteProtocolError | httpx.ReadError):
+        return "it broke off"
+    return f"{_cause(exc)},"
 
 
 def _cause(exc: httpx.HTTPError) -> str:

@@ -113,7 +113,7 @@ def _followed(find: Callable[[], Agent], place: _Place) -> Iterator[Json]:
                     remark("the agent answers again")
                     away = False
                 yield event
-            problem = f"the agent at {agent.url} ended the stream"
+            problem = f"{agent.who} ended the stream"
         except XgenError as exc:  # one that has just begun may not know the model yet
             if place.id is None:
                 raise

@@ -15,7 +15,7 @@ from reconciler.proxy.peers.peer import Peers
 from reconciler.status import Device
 from tests.cli.command import XGEN_MODEL, environment
 from tests.proxy.builders import Operators, model
-from tests.proxy.pair import TOKEN, Pair, pair, peer
+from tests.proxy.pair import TOKEN, Pair, beside, pair, peer
 from tests.proxy.test_feeds import tell
 
 GPU = Device(
@@ -31,11 +31,16 @@ GPU = Device(
 
 
 async def said(nodes: Pair, *arguments: str) -> tuple[int, str, str]:
-    """The exit code, stdout and stderr of a command that node-a is asked by for node-b."""
+    """As `said_through` node-a."""
+    return await said_through(nodes.a.port, *arguments)
+
+
+async def said_through(port: int, *arguments: str) -> tuple[int, str, str]:
+    """The exit code, stdout and stderr of a command by which an agent is asked for node-b."""
     command = await asyncio.create_subprocess_exec(
         XGEN_MODEL,
         *arguments,
-        env=environment(XGEN_SERVER=f"127.0.0.1:{nodes.a.port}", XGEN_TARGET="node-b"),
+        env=environment(XGEN_SERVER=f"127.0.0.1:{port}", XGEN_TARGET="node-b"),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -138,3 +143,23 @@ async def test_gpus_are_those_that_the_agent_of_that_node_tells_of(nodes: Pair) 
     assert re.search(rf"0 +{GPU.name} .* llm", out)
     listed = json.loads((await said(nodes, "gpus", "--output", "json"))[1])
     assert (listed["node"], listed["gpus"][0]["models"]) == ("node-b", ["llm"])
+
+
+async def test_whom_to_blame_is_the_node_that_does_not_answer() -> None:
+    """And not the agent that was asked for it, which works."""
+
+    async def cut(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nX-Served-By: node-b\r\nContent-Length: 9\r\n\r\nhalf")
+        await writer.drain()
+
+    async with beside(cut) as (agent, known):
+        (lost,) = known.peers.all
+        why, since = "resets the connection", "2026-12-01T12:00:00Z"
+        seen = replace(lost, document=b'{"node":"node-b"}', reachable=False)
+        known.peers = Peers(all=(replace(seen, because=why, since=since),))
+        code, _, errors = await said_through(agent.port, "events")
+    assert code == 1
+    assert "cannot get an answer from node-b: it broke off through the agent at" in errors
+    assert f"which works and has it as not reachable since {since}: it {why}" in errors
+    assert "cannot reach an agent" not in errors
