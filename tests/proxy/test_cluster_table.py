@@ -84,6 +84,12 @@ def test_what_is_of_another_type_elsewhere_is_no_replica() -> None:
     ]
 
 
+def test_of_peers_with_different_types_the_first_counts() -> None:
+    others = (peer("b", model("a", port=1, type=EMBEDDING)), peer("c", model("a", port=1)))
+    assert nodes_of(ask(status(), *others, wanted=EMBEDDING)) == ["b"]
+    assert refused(ask(status(), *others)).code == "wrong_model_type"
+
+
 def test_the_only_one_of_a_type_is_meant_of_the_cluster() -> None:
     here, there = model("a", port=1), model("b", port=1)
     assert nodes_of(ask(status(here), peer("b", here), named=None)) == ["here", "b"]
