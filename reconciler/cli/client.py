@@ -22,6 +22,10 @@ SILENCE_SECONDS = 60.0
 """A stream says something (a comment, if nothing happens) more often than that."""
 
 
+class UnknownModel(Rejected):
+    """The node that answers has no such model."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agent:
     """Where an agent answers. `folder`: the data folder that said so, with the agent's pid.
@@ -107,7 +111,7 @@ class Agent:
                 f"{answer.request.method} {answer.request.url.path}; "
                 "it is an older release than this command"
             )
-        raise Rejected(message)
+        raise UnknownModel(message) if error.get("code") == "model_not_found" else Rejected(message)
 
     @property
     def who(self) -> str:

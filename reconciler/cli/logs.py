@@ -12,7 +12,7 @@ from reconciler.apply.logs import log_path
 from reconciler.apply.model_log import Logs, ModelLog
 from reconciler.apply.records import Records
 from reconciler.apply.spawn_logs import logs_of, model_of
-from reconciler.cli.client import Agent, find_agent, known_agent, segment
+from reconciler.cli.client import Agent, UnknownModel, find_agent, known_agent, segment
 from reconciler.cli.completion import complete_model
 from reconciler.cli.options import DataDir, ServerOption, TargetOption, data_dir
 from reconciler.cli.output import Output, OutputOption, print_json_line, remark
@@ -69,6 +69,8 @@ def logs(
             return
         except XgenError as exc:
             if server is not None or target is not None or not files:
+                if target is None and isinstance(exc, UnknownModel):
+                    raise Rejected(f"{exc}{_elsewhere(agent, model)}") from exc
                 raise
             remark(f"{exc}\nreading {_named(files)}")
     elif files:
@@ -87,6 +89,21 @@ def _from_agent(agent: Agent, model: str, lines: int, *, follow: bool) -> Iterat
         yield from text
     if follow:
         remark("the log ends here: the agent ends, or has the model no more")
+
+
+def _elsewhere(agent: Agent, model: str) -> str:
+    """Which nodes have it, a clause with the step that helps; empty: none, or it is not known."""
+    try:
+        servers = agent.servers()["servers"]
+    except XgenError:
+        return ""
+    nodes = [
+        str(server.get("node"))
+        for server in servers
+        for each in server.get("models", ())
+        if model in (each.get("name"), *each.get("aliases", ()))
+    ]
+    return f"; it is on {', '.join(nodes)}: add --target {nodes[0]}" if nodes else ""
 
 
 def _why_empty(agent: Agent, model: str) -> str:

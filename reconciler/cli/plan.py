@@ -59,8 +59,8 @@ def plan(
         typer.Option(
             envvar=["XGEN_NODE", "NODE_NAME"],
             metavar="NAME",
-            help="Only this node. [default: every node that the agent knows; offline every node "
-            "that the manifest names]",
+            help="Only this node, which the agent asks: there is no --target here. [default: every "
+            "node that the agent knows; offline every node that the manifest names]",
         ),
     ] = None,
     server: ServerOption = None,
@@ -113,7 +113,7 @@ def plan(
         against = said_against(before, fleet, runs=question.before is not None)
     else:
         nodes = list(told_by(agent, node, read_candidate(manifest, access, cluster).files))
-        against = f"compared with the agent at {agent.url}"
+        against = f"compared with what runs there (asked through the agent at {agent.url})"
     _print(nodes, output, agent=agent, against=against, what=manifest)
     return exit_code(nodes)
 

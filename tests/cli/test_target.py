@@ -35,12 +35,15 @@ async def said(nodes: Pair, *arguments: str) -> tuple[int, str, str]:
     return await said_through(nodes.a.port, *arguments)
 
 
-async def said_through(port: int, *arguments: str) -> tuple[int, str, str]:
-    """The exit code, stdout and stderr of a command by which an agent is asked for node-b."""
+async def said_through(
+    port: int, *arguments: str, target: str | None = "node-b"
+) -> tuple[int, str, str]:
+    """The exit code, stdout and stderr of a command by which an agent is asked for `target`."""
+    named = {} if target is None else {"XGEN_TARGET": target}
     command = await asyncio.create_subprocess_exec(
         XGEN_MODEL,
         *arguments,
-        env=environment(XGEN_SERVER=f"127.0.0.1:{port}", XGEN_TARGET="node-b"),
+        env=environment(XGEN_SERVER=f"127.0.0.1:{port}", **named),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -163,3 +166,24 @@ async def test_whom_to_blame_is_the_node_that_does_not_answer() -> None:
     assert "cannot get an answer from node-b: it broke off through the agent at" in errors
     assert f"which works and has it as not reachable since {since}: it {why}" in errors
     assert "cannot reach an agent" not in errors
+
+
+async def test_what_the_agent_does_not_have_is_told_with_the_node_that_has_it() -> None:
+    async def cut(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    async with beside(cut) as (agent, known):
+        blocked = {"name": "one", "aliases": ["uno"], "state": "blocked", "reason": "no files"}
+        (seen,) = known.peers.all
+        document = json.dumps({"node": "node-b", "models": [blocked]}).encode()
+        known.peers = Peers(all=(replace(seen, document=document),))
+        for name in ("one", "uno"):
+            code, _, errors = await said_through(agent.port, "logs", name, target=None)
+            assert code == 1
+            assert f"cannot find model '{name}'" in errors
+            assert errors.endswith("; it is on node-b: add --target node-b\n")
+        _, _, errors = await said_through(agent.port, "logs", "two", target=None)
+        assert "--target" not in errors
+        _, out, _ = await said_through(agent.port, "doctor", "--output", "json", target=None)
+    (told,) = [each for each in json.loads(out)["checks"] if each["subject"] == "model one"]
+    assert told["next"].endswith("then xgen-model reconcile --retry --target node-b")

@@ -126,7 +126,8 @@ def test_plan_against_an_agent_says_what_would_change(running: Agent, tmp_path: 
     assert (result.returncode, result.stderr) == (2, "")
     timed = "      ready after about "  # of what was loaded here before
     lines = [line for line in result.stdout.splitlines() if not line.startswith(timed)]
-    assert lines[0] == f"node-a, compared with the agent at {running.url}"
+    through = f"asked through the agent at {running.url}"
+    assert lines[0] == f"node-a, compared with what runs there ({through})"
     assert lines[2].startswith("  ^ chat  surge      spec changed (1:")
     assert "KV cache not known for 4,096 tokens" in lines[5]
     (memory,) = [number for number, line in enumerate(lines) if line.startswith("  memory: ")]

@@ -29,7 +29,7 @@ def agent_findings(server: str | None, folder: Path, *, holder: int | None) -> I
             else:
                 yield skip("agent", f"none runs with {folder}", "xgen-model run --manifest PATH")
             return
-        servers = agent.servers()["servers"]
+        seen = agent.servers()
     except (Transient, Rejected) as exc:
         if agent is None or agent.folder is None:
             yield fail("agent", str(exc), _LOOK)
@@ -40,8 +40,10 @@ def agent_findings(server: str | None, folder: Path, *, holder: int | None) -> I
         else:
             yield _silent(holder, str(exc))
         return
+    servers, own = seen["servers"], seen.get("self_node")
     for view in servers:
-        yield from _node(view, agent.url)
+        at = "" if own in (None, view.get("node")) else f" --target {view.get('node')}"
+        yield from _node(view, agent.url, at)
     yield from nowhere_findings(servers)
 
 
@@ -77,7 +79,8 @@ def _is_apart(pid: int) -> bool:
         return False
 
 
-def _node(view: Json, url: str) -> Iterator[Finding]:
+def _node(view: Json, url: str, at: str) -> Iterator[Finding]:
+    """`at`: the option by which commands ask that node."""
     node = view.get("node")
     subject = f"agent of {node}"
     models = view.get("models", [])
@@ -91,7 +94,7 @@ def _node(view: Json, url: str) -> Iterator[Finding]:
     if ends := how_it_ends(view):
         yield ok(subject, ends)
     if crashed := crashes(view):
-        step = "its log, and xgen-model events, from before that"
+        step = f"its log, and xgen-model events{at}, from before that"
         yield warn(subject, crashed, step)
     if problem := why_none_is_left(view):
         yield warn(subject, problem, "docs/operating.md, section Ending and leaving")
@@ -103,19 +106,19 @@ def _node(view: Json, url: str) -> Iterator[Finding]:
     for model in models:
         if model.get("state") in _TROUBLE:
             said = f"{model['state']}: {model['reason']}"
-            yield warn(f"model {model['name']}", said, _step(model))
+            yield warn(f"model {model['name']}", said, _step(model, at))
         target = model.get("target") or {}
         if target.get("state") in _TROUBLE:
-            step = f"xgen-model events --model {model['name']}"
+            step = f"xgen-model events --model {model['name']}{at}"
             said = f"its new version is {target['state']}: {target['reason']}"
             yield warn(f"model {model['name']}", said, step)
 
 
-def _step(model: Json) -> str:
+def _step(model: Json, at: str) -> str:
     """What never ran has no log: its flags are refused, or its files do not come."""
-    retry = "then xgen-model reconcile --retry"
+    retry = f"then xgen-model reconcile --retry{at}"
     if model.get("last_lines"):
-        return f"xgen-model logs {model['name']}; {retry}"
+        return f"xgen-model logs {model['name']}{at}; {retry}"
     if model["state"] == "blocked":
         return f"change what the reason names; {retry}"
-    return f"xgen-model events --model {model['name']}; {retry}"
+    return f"xgen-model events --model {model['name']}{at}; {retry}"
