@@ -41,7 +41,8 @@ log = structlog.get_logger()
 @dataclass(slots=True, kw_only=True)
 class Asked:
     """One request as it was read. `query`: without the parameter `model`. `alone`: no other node
-    may answer it. `extra`: headers that its answer is to have, whoever gives it."""
+    may answer it. `extra`: headers that its answer is to have, whoever gives it. `waited_seconds`:
+    for a turn, here and before it came."""
 
     scope: Scope
     send: Send
@@ -52,6 +53,7 @@ class Asked:
     query: bytes
     extra: list[Header]
     alone: bool = False
+    waited_seconds: float = 0.0
 
     @property
     def may_stream(self) -> bool:
@@ -234,6 +236,7 @@ class Delivery:
             (b"x-request-id", self._request_id),
             *guard.marks(node=node, token=self._gateway.cluster.token),
             (b"x-target-server", str(remote.peer.node).encode()),
+            *headers.waited(asked.waited_seconds),
         ]
         given = [field for field in asked.scope["headers"] if field[0] != headers.DEBUG]
         return Call(

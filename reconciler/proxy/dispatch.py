@@ -12,6 +12,7 @@ import time
 from dataclasses import dataclass
 from functools import partial
 
+from reconciler.metrics import ResendCause
 from reconciler.plan.desired import Affinity
 from reconciler.plan.ids import ModelName
 from reconciler.plan.peering import Address
@@ -177,8 +178,11 @@ class Dispatch:
         assert own is not None
         look = partial(self._look, name) if route.serving else None
         try:
-            async with turns.turn(name, own.max_in_flight, look) as turn:
+            async with turns.turn(
+                name, own.max_in_flight, look, wait_seconds=self._wait_seconds
+            ) as turn:
                 if turn.waited:
+                    self._asked.waited_seconds += turn.waited_seconds
                     if isinstance(turn.found, _There):
                         return await self._there(turn.found)
                     again = _ANEW if turn.found is not None else self._choose()
@@ -206,15 +210,23 @@ class Dispatch:
         where others would come first else, again and again."""
         turns, name = self._gateway.turns, choice.name
         look = partial(self._look, name, roams=True)
+        turn = turns.turn(name, 0, look, wait_seconds=min(_ROAM_SECONDS, self._wait_seconds))
         try:
-            async with turns.turn(name, 0, look, wait_seconds=_ROAM_SECONDS) as turn:
+            async with turn:
+                self._asked.waited_seconds += turn.waited_seconds
                 if isinstance(turn.found, _There):
                     return await self._there(turn.found)
         except QueueFull:
             return errors.queue_full(name, turns.queue_length)
         except WaitedTooLong:
+            self._asked.waited_seconds += turn.waited_seconds
             self._stands = True
         return _ANEW
+
+    @property
+    def _wait_seconds(self) -> float:
+        """That are left for a turn, wherever it has waited for one."""
+        return max(self._gateway.turns.wait_seconds - self._asked.waited_seconds, 0.0)
 
     def _look(self, waits_for: ModelName, *, roams: bool = False) -> "_There | _Anew | None":
         """For a slot at a peer that a request may have which waits here. `roams`: this node has no
@@ -233,14 +245,18 @@ class Dispatch:
         return away if isinstance(away, _There) else None
 
     async def _there(self, found: _There) -> Failure | None:
+        began = time.monotonic()
         try:
             with found.visit as visit:
-                return await self._delivery.to_peer(
+                came = await self._delivery.to_peer(
                     found.choice,
                     found.remote,
                     visit,
                     may_resend=partial(self._has_another, found.remote.peer.address),
                 )
+            if came is not None and came.cause is ResendCause.NOT_STARTED:
+                self._asked.waited_seconds += time.monotonic() - began
+            return came
         finally:
             self._gateway.turns.look_around(found.choice.name)  # a slot is free there
 

@@ -1,5 +1,6 @@
 """Which headers cross the proxy, in which direction (PURE)."""
 
+import re
 from collections.abc import Iterable
 
 from reconciler.proxy.errors import Header
@@ -12,6 +13,8 @@ ROUTE = b"x-xgen-route"
 """That explanation."""
 RETRIED: Header = (b"x-retried", b"1")
 """On what came at the second try, from another replica than the first."""
+_WAITED = b"x-xgen-waited"
+_SECONDS = re.compile(rb"[0-9]{1,6}(\.[0-9]{1,6})?")
 
 _HOP_BY_HOP = frozenset(
     {
@@ -38,6 +41,7 @@ _NOT_TO_BACKEND = _HOP_BY_HOP | {
     b"x-request-id",
     b"x-target-server",
     DEBUG,
+    _WAITED,
     *MARKS,
 }
 _NOT_TO_PEER = _HOP_BY_HOP | {
@@ -46,6 +50,7 @@ _NOT_TO_PEER = _HOP_BY_HOP | {
     b"expect",
     b"x-request-id",
     b"x-target-server",
+    _WAITED,
     *MARKS,
 }
 """Whatever else a client says, the peer is to hear: it is the one that answers."""
@@ -64,6 +69,17 @@ _CORS = b"access-control-"
 """Engines let in the pages of any origin, with credentials. Who may come is not theirs to say."""
 _BUFFERING = b"x-accel-buffering"
 _EVENT_STREAM = b"text/event-stream"
+
+
+def waited(seconds: float) -> list[Header]:
+    """What tells a peer for how long a request has waited for a turn elsewhere."""
+    return [(_WAITED, f"{seconds:.3f}".encode())] if seconds > 0 else []
+
+
+def waited_seconds(headers: Iterable[Header]) -> float:
+    """The same, of another agent's request; what is no such number is none."""
+    said = first(headers, _WAITED)
+    return float(said) if said is not None and _SECONDS.fullmatch(said) else 0.0
 
 
 def first(headers: Iterable[Header], name: bytes) -> bytes | None:

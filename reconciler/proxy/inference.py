@@ -4,13 +4,14 @@ from dataclasses import replace
 
 from starlette.types import Receive, Scope, Send
 
-from reconciler.proxy import errors, reply
+from reconciler.proxy import errors, headers, reply
 from reconciler.proxy.client import ClientLeft, WhileClientStays
 from reconciler.proxy.delivery import Asked
 from reconciler.proxy.dispatch import Dispatch
 from reconciler.proxy.engine_paths import EnginePath
 from reconciler.proxy.errors import Header, Problem
 from reconciler.proxy.gateway import Gateway
+from reconciler.proxy.guard import is_routed
 from reconciler.proxy.query import take_parameter
 from reconciler.request_series import CLIENT_LEFT, RequestWatch
 
@@ -63,6 +64,7 @@ class Inference:
                     peek=peek,
                     query=query,
                     extra=extra,
+                    waited_seconds=headers.waited_seconds(given) if is_routed(scope) else 0.0,
                 )
                 named = peek.model if peek.model is not None else next(reversed(in_query), None)
                 problem = await Dispatch(gateway, asked, named=named).run()

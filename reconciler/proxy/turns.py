@@ -122,7 +122,8 @@ class Turns:
         `limit` 0: there is no turn to be had here, but something to be found. `wait_seconds`: None:
         as for all.
         """
-        return Turn(self, model, limit, look, wait_seconds or self.wait_seconds)
+        seconds = self.wait_seconds if wait_seconds is None else wait_seconds
+        return Turn(self, model, limit, look, seconds)
 
     def look_around(self, model: ModelName) -> None:
         """Something has changed elsewhere: whoever waits first looks at it."""
@@ -141,7 +142,11 @@ class Turns:
             queue.running += 1
         else:
             turn.waited = True
-            await self._wait(turn, queue)
+            began = asyncio.get_running_loop().time()
+            try:
+                await self._wait(turn, queue)
+            finally:
+                turn.waited_seconds = asyncio.get_running_loop().time() - began
 
     def end(self, model: ModelName) -> None:
         self._end(model, self._queues[model])
@@ -205,10 +210,20 @@ async def _news(waiter: _Waiter, *, first: bool) -> None:
 class Turn:
     """A class of its own, because @asynccontextmanager takes some times as long.
 
-    `waited`: it took a wait. `found`: what `look` has found; then this is no turn.
+    `waited`: it took a wait, of `waited_seconds`. `found`: what `look` has found; then this is no
+    turn.
     """
 
-    __slots__ = ("_turns", "found", "limit", "look", "model", "wait_seconds", "waited")
+    __slots__ = (
+        "_turns",
+        "found",
+        "limit",
+        "look",
+        "model",
+        "wait_seconds",
+        "waited",
+        "waited_seconds",
+    )
 
     def __init__(
         self,
@@ -224,6 +239,7 @@ class Turn:
         self.look = look
         self.wait_seconds = wait_seconds
         self.waited = False
+        self.waited_seconds = 0.0
         self.found: object = None
 
     async def __aenter__(self) -> "Turn":

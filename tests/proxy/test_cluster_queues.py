@@ -4,10 +4,12 @@ import asyncio
 import json
 from collections.abc import Sequence
 
+from reconciler.plan.ids import ModelName
 from reconciler.plan.phase import State
+from reconciler.proxy.peers.load import ModelLoad
 from tests.proxy.agent import Agent, Answer
-from tests.proxy.builders import model
-from tests.proxy.fleet import fleet, until
+from tests.proxy.builders import KEY, model
+from tests.proxy.fleet import fleet, raw_peer, until
 from tests.proxy.stand_in import StandIn, StartStandIn
 
 ASK = {"model": "llm"}
@@ -228,3 +230,28 @@ async def test_where_there_is_no_replica_no_slot_is_told_of(stand_in: StartStand
         agent.board.set(model("llm", state=State.UNLOADING))
         running.close()
         assert (await waiting).error["code"] == "model_not_ready"
+
+
+async def test_a_peer_is_told_for_how_long_a_request_has_waited(stand_in: StartStandIn) -> None:
+    there = stand_in()
+    async with fleet(a=()) as nodes:
+        mates = nodes.mates["node-a"]
+        told = there.as_model(max_in_flight=1)
+        assert told.endpoint is not None
+        mates.raw.append(full := raw_peer(told.endpoint.port, told, node="node-b"))
+        mates.heard(full.address, ModelName("llm"), ModelLoad(in_flight=1))
+        forged = {"X-Xgen-Waited": "7", "Authorization": f"Bearer {KEY}"}
+        assert (await nodes["a"].chat(ASK, headers=forged)).status == 200
+        said = [value for name, value in await there.last_headers() if name == "x-xgen-waited"]
+        assert [0 < float(each) < 7 for each in said] == [True]
+
+
+async def test_what_a_request_has_waited_elsewhere_counts(stand_in: StartStandIn) -> None:
+    hangs = stand_in("--hang")
+    busy = hangs.as_model(max_in_flight=1)
+    async with fleet(a=(busy,), settings={"queue_seconds": 3600.0}) as nodes:
+        await nodes["a"].send_raw(ASK)
+        await hangs.until_running(1)
+        came = {"X-Cluster-Routed": "node-b", "X-Xgen-Waited": "3600.0"}
+        answer = await nodes["a"].chat(ASK, headers=came)
+        assert (answer.status, answer.error["code"]) == (503, "queue_timeout")

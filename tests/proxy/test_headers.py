@@ -1,6 +1,8 @@
 """Which headers cross the proxy."""
 
-from reconciler.proxy.headers import to_backend, to_client
+import pytest
+
+from reconciler.proxy.headers import to_backend, to_client, waited, waited_seconds
 
 
 def _sent(*headers: tuple[bytes, bytes], api_key: str | None = None) -> list[tuple[str, str]]:
@@ -98,3 +100,13 @@ def test_what_an_engine_says_of_buffering_is_not_said_twice() -> None:
     raw = ((b"Content-Type", b"text/event-stream"), (b"X-Accel-Buffering", b"no"))
     kept = to_client(raw, served_by=b"n")
     assert [value for key, value in kept if key == b"x-accel-buffering"] == [b"no"]
+
+
+@pytest.mark.parametrize("said", [b"", b"-1", b"nan", b"inf", b"1e9", b"\xd9\xa1", b"1" * 400])
+def test_a_wait_that_is_no_number_is_none(said: bytes) -> None:
+    assert waited_seconds([(b"x-xgen-waited", said)]) == 0.0
+
+
+def test_a_wait_is_read_as_it_is_told() -> None:
+    assert waited_seconds(waited(1.25)) == 1.25
+    assert waited_seconds(waited(0.0)) == 0.0
