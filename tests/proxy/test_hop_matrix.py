@@ -75,7 +75,8 @@ _ASK = b'{"model":"llm"}'
 _HOSTILE = {
     "names our headers": b"Connection: x-cluster-routed, x-xgen-cluster-token, x-target-server",
     "names its length": b"Connection: content-length, transfer-encoding, host",
-    "says the marks": b"X-Cluster-Routed: node-z\r\nX-Xgen-Cluster-Token: x",
+    "says a mark": b"X-Cluster-Routed: node-z",
+    "vouches for itself": b"X-Xgen-Client-On-Host: 1",
     "names two nodes": b"X-Target-Server: node-b",
     "a path in the name": b"X-Served-By: node-z",
 }
