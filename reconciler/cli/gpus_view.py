@@ -15,7 +15,7 @@ from reconciler.plan.gpus import Gpu, GpuProcess
 from reconciler.plan.ids import GpuUuid
 
 _CHAIN = (Column(title="ASKED"), Column(title="GPUS"), Column(title="ANSWER", prose=True))
-_GPUS = (
+GPU_COLUMNS = (
     Column(title="GPU"),
     Column(title="NAME", rank=2),
     Column(title="CLASS", rank=4),
@@ -25,8 +25,8 @@ _GPUS = (
     Column(title="PCI", rank=3),
     Column(title="UUID", rank=8),
     Column(title="MODELS"),
-    Column(title="PROCESSES", rank=7),
 )
+_GPUS = (*GPU_COLUMNS, Column(title="PROCESSES", rank=7))
 _QUIET = (Cause.ABSENT, Cause.NO_DEVICE, Cause.NO_DRIVER, Cause.NOT_ASKED)
 
 

@@ -6,21 +6,10 @@ from rich.text import Text
 
 from reconciler.cache.amounts import human
 from reconciler.cli.client import Agent, Json
+from reconciler.cli.gpus_view import GPU_COLUMNS
 from reconciler.cli.output import Output, console, print_json, remark, show
-from reconciler.cli.table import Column, table
+from reconciler.cli.table import table
 from reconciler.plan.gpus import pci_address
-
-_COLUMNS = (
-    Column(title="GPU"),
-    Column(title="NAME", rank=2),
-    Column(title="CLASS", rank=4),
-    Column(title="ARCH", rank=5),
-    Column(title="MEMORY", rank=1),
-    Column(title="BUSY", rank=6),
-    Column(title="PCI", rank=3),
-    Column(title="UUID", rank=7),
-    Column(title="MODELS"),
-)
 
 
 def show_node_gpus(agent: Agent, output: Output) -> None:
@@ -32,7 +21,7 @@ def show_node_gpus(agent: Agent, output: Output) -> None:
         print_json({"api": 1, "node": view["node"], "mode": gpu["mode"], "gpus": devices})
     elif devices:
         out = console()
-        show(out, table(_COLUMNS, [_row(each) for each in devices], width=out.width))
+        show(out, table(GPU_COLUMNS, [_row(each) for each in devices], width=out.width))
         for each in devices:
             if each.get("problem"):
                 remark(f"{each.get('pci') or each.get('uuid')} is not used: {each['problem']}")
