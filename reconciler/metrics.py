@@ -50,6 +50,21 @@ MANIFEST_INFO = Shown(
     help="1 for the revision last taken whole (applied), and the one last seen (attempted).",
     labels=("revision", "state"),
 )
+AGENT_INFO = Shown(
+    name="xgen_agent_info",
+    help="1; version is the release of the agent.",
+    labels=("version",),
+)
+CONDITION = Shown(
+    name="xgen_condition",
+    help="1 for the status that a condition of the node is in, 0 for the others.",
+    labels=("type", "status"),
+)
+DRIFT = Shown(
+    name="xgen_drift",
+    help="What is otherwise than the agent made it, of the node and of its models, by kind.",
+    labels=("kind",),
+)
 MODEL_DESIRED = Shown(
     name="xgen_model_desired",
     help="1: the manifest wants the model on this node; 0: disabled, or removed and still running.",
@@ -59,6 +74,11 @@ MODEL_STATE = Shown(
     name="xgen_model_state",
     help="1 for the state that the model is in, 0 for the others.",
     labels=("model", "state"),
+)
+MODEL_DEGRADED = Shown(
+    name="xgen_model_degraded",
+    help="1 while a fault costs the model something: it fails, or not what is wanted serves.",
+    labels=("model",),
 )
 MODEL_RESTARTS = Shown(
     name="xgen_model_restarts_total",

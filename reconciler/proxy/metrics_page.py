@@ -12,6 +12,7 @@ from prometheus_client.registry import Collector
 from starlette.types import Receive, Scope, Send
 
 from reconciler import metrics as names
+from reconciler.condition import Condition, ConditionType
 from reconciler.errors import Transient
 from reconciler.metrics import Metrics, Shown, UpstreamFault
 from reconciler.plan.ids import ModelName
@@ -23,7 +24,7 @@ from reconciler.proxy.inflight import Traffic
 from reconciler.proxy.peers.peer import Peers
 from reconciler.proxy.turns import Turns
 from reconciler.proxy.visits import Visits
-from reconciler.status import Device, Endpoint, ModelStatus, Status
+from reconciler.status import Device, DriftKind, Endpoint, ModelStatus, Status
 
 _CLASSIC = b"text/plain; version=0.0.4; charset=utf-8"
 
@@ -92,9 +93,13 @@ def _shown(
     revision = status.revision
     revisions = (("applied", revision.applied), ("attempted", revision.attempted))
     return [
+        (names.AGENT_INFO, [((status.agent_version,), 1.0)]),
+        (names.CONDITION, [value for each in status.conditions for value in _standings(each)]),
+        (names.DRIFT, _drift(status)),
         (names.MANIFEST_INFO, [((value, kind), 1.0) for kind, value in revisions if value]),
         (names.MODEL_DESIRED, [((m.name,), float(m.detail.enabled)) for m in models]),
         (names.MODEL_STATE, [value for model in models for value in _states(model)]),
+        (names.MODEL_DEGRADED, [((m.name,), float(_is_degraded(m))) for m in models]),
         (
             names.MODEL_RESTARTS,
             [((m.name, cause), float(n)) for m in models for cause, n in m.detail.restart_causes],
@@ -128,6 +133,23 @@ def _away(peers: Peers, visits: Visits) -> list[Value]:
 
 def _states(model: ModelStatus) -> list[Value]:
     return [((model.name, state.value), float(state is model.state)) for state in State]
+
+
+def _is_degraded(model: ModelStatus) -> bool:
+    return any(
+        each.type is ConditionType.DEGRADED and each.status == "True" for each in model.conditions
+    )
+
+
+def _standings(condition: Condition) -> list[Value]:
+    every = ("True", "False", "Unknown")
+    return [((condition.type.value, each), float(condition.status == each)) for each in every]
+
+
+def _drift(status: Status) -> list[Value]:
+    every = [*status.drift, *(each for model in status.models for each in model.drift)]
+    counts = Counter(each.kind for each in every)
+    return [((kind.value,), float(counts[kind])) for kind in DriftKind]
 
 
 def _up(peers: Peers) -> list[Value]:

@@ -1,6 +1,7 @@
 """`/metrics` and `/metrics/backends`, as a scraper sees them."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from prometheus_client import Metric
@@ -9,9 +10,11 @@ from prometheus_client.openmetrics.parser import (
 )
 from prometheus_client.parser import text_string_to_metric_families
 
+from reconciler.condition import Condition, ConditionType, Reason
 from reconciler.metrics import TokenKind
+from reconciler.plan.ids import ModelName
 from reconciler.plan.phase import State
-from reconciler.status import ModelDetail
+from reconciler.status import Drift, DriftKind, ModelDetail
 from tests.proxy.agent import Agent, running_agent
 from tests.proxy.builders import model
 from tests.proxy.stand_in import StandIn, StartStandIn
@@ -53,6 +56,42 @@ async def test_models_show_their_state_and_their_wish() -> None:
         assert await value(agent, "xgen_model_desired", model="off") == 0
         assert await value(agent, "xgen_model_load_seconds", model="llm") == 2.5
         assert await value(agent, "xgen_model_restarts_total", model="llm", reason="crashed") == 3
+
+
+def _says(type: ConditionType, status: str) -> Condition:
+    return Condition(type=type, status=status, reason=Reason.AS_WANTED, message="m", since="s")
+
+
+async def test_conditions_show_the_status_that_they_are_in_while_they_are_there() -> None:
+    lost = _says(ConditionType.SOURCE_READY, "False")
+    async with running_agent(model("llm")) as agent:
+        agent.board.put(replace(agent.board.now, conditions=(lost,), agent_version="1.2.3"))
+        for standing, expected in (("True", 0), ("False", 1), ("Unknown", 0)):
+            labels = {"type": "SourceReady", "status": standing}
+            assert await value(agent, "xgen_condition", **labels) == expected
+        assert await value(agent, "xgen_agent_info", version="1.2.3") == 1
+        agent.board.put(replace(agent.board.now, conditions=()))
+        assert await value(agent, "xgen_condition") is None
+
+
+async def test_a_degraded_model_shows_it() -> None:
+    fails = replace(model("fails"), conditions=(_says(ConditionType.DEGRADED, "True"),))
+    works = replace(model("works"), conditions=(_says(ConditionType.DEGRADED, "False"),))
+    async with running_agent(fails, works) as agent:
+        assert await value(agent, "xgen_model_degraded", model="fails") == 1
+        assert await value(agent, "xgen_model_degraded", model="works") == 0
+        agent.board.set(works)
+        assert await value(agent, "xgen_model_degraded", model="fails") is None
+
+
+async def test_drift_is_counted_by_kind_of_the_node_and_its_models() -> None:
+    stranger = Drift(kind=DriftKind.GPU_STRANGER, model=None, what="w", done="d", since="s")
+    changed = replace(stranger, kind=DriftKind.FILES_CHANGED, model=ModelName("llm"))
+    async with running_agent(replace(model("llm"), drift=(changed,))) as agent:
+        agent.board.put(replace(agent.board.now, drift=(stranger, stranger)))
+        assert await value(agent, "xgen_drift", kind="GpuStranger") == 2
+        assert await value(agent, "xgen_drift", kind="FilesChanged") == 1
+        assert await value(agent, "xgen_drift", kind="ProcessEnded") == 0
 
 
 async def test_requests_are_counted_with_code_and_times(llm: StandIn) -> None:
