@@ -13,6 +13,7 @@ from reconciler.cli.supervise import SupervisorLine
 from reconciler.cli.turns import take_short_turns
 from reconciler.loop.clock import Clock
 from reconciler.node.agent import Up, run_agent
+from reconciler.node.service_manager import ServiceManager
 from reconciler.node.shutdown import Shutdown
 from reconciler.settings import Settings
 
@@ -32,16 +33,18 @@ def run_until_signalled(
     cut_short: int = 0,
     clock: Clock | None = None,
     supervisor: SupervisorLine | None = None,
+    manager: ServiceManager | None = None,
+    ended_by: str = "",
 ) -> int:
     """Run the agent until a signal ends it (R10), until its companion returns, or until its
-    supervisor is gone.
+    supervisor is gone. `ended_by`: what has told it to end before it began; empty: nothing.
 
     Returns the exit code: the agent's own when that is not 0, else the companion's, or `cut_short`
     where a signal came before the companion's end.
     """
     _raise_file_limit()
     take_short_turns()
-    return uvloop.run(_main(settings, companion, cut_short, clock, supervisor))
+    return uvloop.run(_main(settings, companion, cut_short, clock, supervisor, manager, ended_by))
 
 
 def _raise_file_limit() -> None:
@@ -69,8 +72,12 @@ async def _main(
     cut_short: int,
     clock: Clock | None,
     supervisor: SupervisorLine | None,
+    manager: ServiceManager | None,
+    ended_by: str,
 ) -> int:
     shutdown = Shutdown()
+    if ended_by:
+        shutdown.signal(ended_by)
     _heed(shutdown, supervisor)
     beside: list[asyncio.Task[int]] = []
 
@@ -88,7 +95,7 @@ async def _main(
         if companion is not None:
             beside.append(asyncio.create_task(accompany(up, companion), name="companion"))
 
-    code = await run_agent(settings, shutdown, clock=clock, on_up=on_up)
+    code = await run_agent(settings, shutdown, clock=clock, on_up=on_up, manager=manager)
     if supervisor is not None:
         supervisor.say_ended()
     for task in beside:

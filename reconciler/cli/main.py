@@ -29,6 +29,7 @@ COMMANDS = {
     "suspend": "Let a node or a model be as it is.",
     "resume": "Let it follow the manifest again.",
     "reconcile": "Make an agent look again now; retry failures.",
+    "stop": "Stop what an agent has left running here.",
     "doctor": "Check this machine; explain what is amiss.",
     "hub": "Push models to the hub; pull, list, verify, remove.",
     "cache": "This node's model files: list, verify, remove.",

@@ -39,6 +39,7 @@ from reconciler.cli.options import (
     stop_limit_of_option,
 )
 from reconciler.cli.supervise import await_turn, become_supervisor
+from reconciler.node.service_manager import ServiceManager, watched_pid
 from reconciler.plan.ending import OnExit
 from reconciler.plan.gpu_mode import GpuMode
 from reconciler.settings import Settings
@@ -228,6 +229,11 @@ def run(
     turn = await_turn(os.environ, _import_agent)
     if turn is None:
         return ExitCode.OK
+    becomes_supervisor = supervise and turn.supervisor is None
+    manager = None  # the agent that the supervisor starts speaks to it
+    if not becomes_supervisor:
+        watched = watched_pid(supervised=turn.supervisor is not None)
+        manager = ServiceManager.taken_from(os.environ, watched=watched)
     host, port = listen_address(listen)
     folder = data_dir(data)
     chosen, host_name = node_name(node), socket.gethostname()
@@ -275,14 +281,14 @@ def run(
         pod_ip=pod_ip(),
         environment=dict(os.environ),
     )
-    if supervise and turn.supervisor is None:
+    if becomes_supervisor:
         console = log.is_console(log_format, sys.stderr)
         become_supervisor(console=console, level=log_level, on_exit=on_exit)
     _import_agent()
     # Here, since a supervisor needs nothing of the agent, and is to be there soon.
     from reconciler.cli.agent_process import run_until_signalled
 
-    return run_until_signalled(settings, supervisor=turn.supervisor)
+    return run_until_signalled(settings, supervisor=turn.supervisor, manager=manager)
 
 
 def _import_agent() -> None:

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
 import structlog
@@ -25,6 +25,8 @@ from reconciler.node.cluster import Cluster, open_cluster
 from reconciler.node.data_folder import DataFolder
 from reconciler.node.manifest_news import tell_of_manifest
 from reconciler.node.parts import Parts, assembled
+from reconciler.node.reporting import Reporting
+from reconciler.node.service_manager import ServiceManager
 from reconciler.node.shutdown import Shutdown, leave_all, let_through, stop_all, why_not_left
 from reconciler.plan.desired import Timeouts
 from reconciler.plan.ending import OnExit
@@ -33,6 +35,7 @@ from reconciler.plan.observed import Leftover
 from reconciler.plan.peering import Address
 from reconciler.plan.peering_doubts import doubts
 from reconciler.proxy.server import serve
+from reconciler.pulse import Beat
 from reconciler.settings import Settings
 from reconciler.source.manifest_source import ManifestSource
 from reconciler.status import JUST_STARTED, AgentStatus, Status
@@ -55,8 +58,11 @@ async def run_agent(
     *,
     clock: Clock | None = None,
     on_up: Callable[[Up], None] | None = None,
+    manager: ServiceManager | None = None,
 ) -> int:
     """Run one agent until `shutdown` begins. Returns the exit code: 1 if anything survives.
+
+    `manager`: who is told of it; None: nobody has asked.
 
     Raises Rejected when it cannot start at all (data folder, node name, address, hub).
     """
@@ -96,9 +102,47 @@ async def run_agent(
                 folder.remember_name(node)
                 if on_up:
                     on_up(up)
-                survivors = await _run(parts, cluster, listener, shutdown, settings)
+                async with _reported(manager, parts, board, listener, shutdown):
+                    survivors = await _run(parts, cluster, listener, shutdown, settings)
     _log.info("agent ended", survivors=survivors)
     return 1 if survivors else 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Observed:
+    """What a service manager is told of."""
+
+    beat: Callable[[], Beat]
+    status: Callable[[], Status]
+    listener: socket.socket
+
+    def answers(self) -> bool:
+        listener = self.listener
+        is_open = listener.fileno() != -1
+        return is_open and bool(listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
+
+
+@contextlib.asynccontextmanager
+async def _reported(
+    manager: ServiceManager | None,
+    parts: Parts,
+    board: Board,
+    listener: socket.socket,
+    shutdown: Shutdown,
+) -> AsyncIterator[None]:
+    """Tell the service manager, if there is one, of all that happens inside."""
+    if manager is None:
+        yield
+        return
+    seen = _Observed(beat=parts.publisher.pulse.beat, status=board.current, listener=listener)
+    now = asyncio.get_running_loop().time
+    reporting = Reporting(manager, seen, ending=shutdown.begun, now=now)
+    task = asyncio.create_task(reporting.run(), name="reporting")
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait((task,))
 
 
 def _agent_status(settings: Settings) -> AgentStatus:

@@ -193,3 +193,18 @@ def test_what_is_suspended_is_left_though_the_rest_is_stopped(make_agent: MakeAg
     assert (agent.model("a") or {})["pid"] == before
     agent.stop()
     end_what_is_left(agent)
+
+
+def test_stop_ends_what_was_left_and_starts_nothing(leaving: Agent) -> None:
+    begin(leaving, model("a"), model("b"), a="loaded", b="loaded")
+    refused = xgen_model("stop", "--data-dir", leaving.data)
+    assert (refused.returncode, "another agent" in refused.stderr) == (1, True)
+    assert leaving.stop() == 0
+    assert len(leaving.processes()) == 2
+    stopped = xgen_model("stop", "--data-dir", leaving.data)
+    assert stopped.returncode == 0, stopped.stderr
+    assert leaving.processes() == []
+    again = xgen_model("stop", "--data-dir", leaving.data)
+    assert again.returncode == 0, again.stderr
+    nowhere = xgen_model("stop", "--data-dir", leaving.root / "nowhere")
+    assert (nowhere.returncode, (leaving.root / "nowhere").exists()) == (1, False)
