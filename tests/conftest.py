@@ -44,6 +44,7 @@ KNOWN = (
     "no packet queues (NFQUEUE) in this kernel",
     "no aiperf for this Python",
     "no prebuilt kubectl for this machine",
+    "no prebuilt hadolint for this machine",
 )
 """What a machine may lack that the tests cannot install; each is printed at the end of the run."""
 
