@@ -6,6 +6,7 @@ import pytest
 
 from tests.cluster.agents import Cluster, Member
 from tests.cluster.load import Entrances, chats_by_sdk
+from tests.e2e.agent import Entry
 from tests.e2e.manifests import manifest, model
 from tests.waiting import wait_until
 
@@ -32,18 +33,30 @@ def test_the_new_pod_takes_the_place_of_the_old_one_and_no_request_fails(
         c.wait_up()
         load.wait_more(20)
         cluster.names.tell(*cluster.addresses())
-        a.wait_serving("two", "node-b", "node-c")
+        after = f"{c.host.ipv4}:8000"
+        wait_until(lambda: after in _serving(a), what="the new pod is found", seconds=120)
         load.wait_more(40)
         for target in ("node-c", c.pod_name, c.host.ipv4):
             own = a.client.get(f"{a.url}/api/cluster/_self", headers={"X-Target-Server": target})
-            assert own.json()["pod_ip"] == c.host.ipv4
+            assert own.status_code == 200, (target, own.text, _serving(a), _gone(a))
+            assert own.json()["pod_ip"] == c.host.ipv4, target
         assert _gone(a) <= {f"{before}:8000"}
         wait_until(lambda: not _gone(a), what="the old pod is forgotten", seconds=120)
     assert load.failed == []
     assert sorted(a.view()) == ["node-a", "node-b", "node-c"]
 
 
+def _serving(member: Member) -> set[str]:
+    """Where it shows agents that it reaches, and that have a model loaded."""
+    return {each["address"] for each in _servers(member) if each["loaded_models"]}
+
+
 def _gone(member: Member) -> set[str]:
     """Where it shows agents that it does not reach."""
-    servers = member.client.get(f"{member.url}/api/cluster/servers").json()["servers"]
-    return {each["address"] for each in servers if not each["reachable"]}
+    return {each["address"] for each in _servers(member) if not each["reachable"]}
+
+
+def _servers(member: Member) -> list[Entry]:
+    """All that it shows; two have one name while a pod is replaced."""
+    found: list[Entry] = member.client.get(f"{member.url}/api/cluster/servers").json()["servers"]
+    return found

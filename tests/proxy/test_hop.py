@@ -51,6 +51,21 @@ def test_a_peer_that_was_never_seen_is_known_by_its_address() -> None:
     assert known.named("[fd00::1]:8001") is None
 
 
+@pytest.mark.parametrize("target", ["node-b", "pod-b"])
+def test_of_two_with_one_name_the_newest_is_meant_that_can_be_reached(target: str) -> None:
+    """As while a pod is replaced by one with another address, whichever of them sorts first."""
+    early, late = "2026-12-01T12:00:00.500+00:00", "2026-12-01T12:00:03.000+00:00"
+    for hosts in (("10.0.0.3", "10.0.0.103"), ("10.0.0.103", "10.0.0.3")):
+        for old, new in ((False, True), (False, False), (True, True)):
+            before = peer(1, host=hosts[0], reachable=old, since=early)
+            after = peer(1, host=hosts[1], reachable=new, since=late)
+            for every in ((before, after), (after, before)):
+                assert Peers(all=every).named(target) is after
+        lost = peer(1, host=hosts[1], reachable=False, since=late)
+        reached = peer(1, host=hosts[0], since=early)
+        assert Peers(all=(lost, reached)).named(target) is reached
+
+
 async def test_the_header_counts_where_both_are_given(llm: StandIn) -> None:
     async with pair(llm.as_model()) as nodes:
         answer = await nodes.a.get("/api/cluster/_self?server=node-a", headers=TO_B)

@@ -65,8 +65,9 @@ class Peers:
     all: tuple[Peer, ...] = ()
 
     def named(self, target: str) -> Peer | None:
-        """By node, pod name, or IP with or without a port, in that order; rather one that can be
-        reached: while a pod is replaced, two have the node's name."""
+        """By node, pod name, or IP with or without a port, in that order. While a pod is replaced,
+        two have the node's name: rather one that can be reached, and of those the one that came
+        last, or else the one that was lost last."""
         host, port = host_and_port(target)
         at_port = [peer for peer in self.all if port in (None, peer.address.port)]
         for found in (
@@ -76,13 +77,17 @@ class Peers:
             [peer for peer in at_port if peer.address.host == host],
         ):
             if found:
-                return next((peer for peer in found if peer.reachable), found[0])
+                return max(found, key=_newest)
         return None
 
     @property
     def names(self) -> tuple[str, ...]:
         """For messages: of those that have never been seen, the address."""
         return tuple(peer.node or str(peer.address) for peer in self.all)
+
+
+def _newest(peer: Peer) -> tuple[bool, str]:
+    return peer.reachable, peer.since or ""
 
 
 NOBODY = Peers()
