@@ -105,10 +105,6 @@ class Dispatch:
             found = choice if HERE not in self._tried else None
         if found is None:
             return first.problem if first is not None else self._nobody(choice)
-        if first is not None and RETRIED not in self._asked.extra:
-            assert first.cause is not None
-            self._gateway.metrics.count_resent(first.cause)
-            self._asked.extra.append(RETRIED)
         if isinstance(found, _Full):
             return await self._roam(choice)
         return await (self._there(found) if isinstance(found, _There) else self._here(found))
@@ -195,6 +191,7 @@ class Dispatch:
                 # it has no endpoint in the status and nothing in flight.
                 endpoint = choice.endpoint
                 assert endpoint is not None
+                self._tell_of_resending()
                 with self._gateway.traffic.request(name, endpoint.nonce) as request:
                     if not choice.route.serving:
                         return await self._delivery.to_backend(choice, request, None)
@@ -246,6 +243,7 @@ class Dispatch:
 
     async def _there(self, found: _There) -> Failure | None:
         began = time.monotonic()
+        self._tell_of_resending()
         try:
             with found.visit as visit:
                 came = await self._delivery.to_peer(
@@ -259,6 +257,13 @@ class Dispatch:
             return came
         finally:
             self._gateway.turns.look_around(found.choice.name)  # a slot is free there
+
+    def _tell_of_resending(self) -> None:
+        """It is sent now; where it was sent before, this is the second time."""
+        if self._failure is not None:
+            assert self._failure.cause is not None
+            self._gateway.metrics.count_resent(self._failure.cause)
+            self._asked.extra.append(RETRIED)
 
     def _has_another(self, than: Address) -> bool:
         if self._failure is not None:

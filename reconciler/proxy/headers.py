@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from reconciler.proxy.errors import Header
+from reconciler.proxy.errors import NOT_STARTED, UNANSWERED, Header
 from reconciler.proxy.guard import MARKS
 from reconciler.proxy.peers.load import HEADER as LOAD
 
@@ -65,6 +65,8 @@ _NOT_TO_CLIENT = _HOP_BY_HOP | {
     ROUTE,
     RETRIED[0],
 }
+_NOT_FROM_ENGINE = _NOT_TO_CLIENT | {NOT_STARTED[0], UNANSWERED[0]}
+"""What agents say to each other, and act upon, is not an engine's to say."""
 _CORS = b"access-control-"
 """Engines let in the pages of any origin, with credentials. Who may come is not theirs to say."""
 _BUFFERING = b"x-accel-buffering"
@@ -103,10 +105,14 @@ def to_backend(
     return kept
 
 
-def to_client(headers: Iterable[Header], *, served_by: bytes) -> list[Header]:
-    """The backend's headers; an event stream is marked so that nothing on the way buffers it."""
+def to_client(
+    headers: Iterable[Header], *, served_by: bytes, by_agent: bool = False
+) -> list[Header]:
+    """The engine's headers, or those of the agent that has it (`by_agent`); an event stream is
+    marked so that nothing on the way buffers it."""
     lowered = [(key.lower(), value) for key, value in headers]
-    dropped = _and_named_in_connection(_NOT_TO_CLIENT, lowered)
+    withheld = _NOT_TO_CLIENT if by_agent else _NOT_FROM_ENGINE
+    dropped = _and_named_in_connection(withheld, lowered)
     kept = [
         field for field in lowered if field[0] not in dropped and not field[0].startswith(_CORS)
     ]

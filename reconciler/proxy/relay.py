@@ -41,8 +41,9 @@ class Progress(Protocol):
 @dataclass(slots=True, kw_only=True)  # not frozen: that costs some microseconds a request
 class Client:
     """Whoever asked. `send`: past the heartbeat, for an answer that is here as a whole.
-    `on_first_byte`: called when the engine's first one is here. `extra`: headers of ours.
-    `last_piece`: of an answer that broke off, what came last.
+    `on_first_byte`: called when the engine's first one is here. `by_agent`: another agent answers,
+    not an engine. `extra`: headers of ours. `last_piece`: of an answer that broke off, what came
+    last.
     """
 
     send: Send
@@ -53,6 +54,7 @@ class Client:
     request: Progress
     request_id: bytes
     on_first_byte: Callable[[], None]
+    by_agent: bool = False
     extra: Sequence[Header] = ()
     last_piece: bytes = b""
 
@@ -76,7 +78,9 @@ async def relay(response: aiohttp.ClientResponse, client: Client) -> None:
     an event stream, and the caller must not complete it: an answer that was cut must look cut.
     """
     heartbeat, content = client.heartbeat, response.content
-    answer_headers = headers.to_client(response.raw_headers, served_by=client.served_by)
+    answer_headers = headers.to_client(
+        response.raw_headers, served_by=client.served_by, by_agent=client.by_agent
+    )
     answer_headers += client.extra
     begun = await heartbeat.stop_beginning()
     head = {

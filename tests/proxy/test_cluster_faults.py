@@ -12,6 +12,7 @@ from tests.proxy.agent import Agent, Answer
 from tests.proxy.builders import model
 from tests.proxy.fleet import Fleet, fleet, raw_peer, until
 from tests.proxy.forms import CONTENT_TYPE, form, part
+from tests.proxy.raw_engine import saying as engine_saying
 from tests.proxy.stand_in import StandIn, StartStandIn
 from tests.proxy.wire import reset
 
@@ -146,6 +147,41 @@ async def test_nothing_is_sent_again_once_a_byte_came(llm: StandIn, stage: str) 
         assert (answer.status, answer.error["code"], len(came)) == (502, "peer_lost", 1)
         assert await resent(nodes["a"]) == {}
         assert nodes.mates["node-a"].lost
+
+
+async def test_what_was_not_sent_again_is_not_said_to_be(stand_in: StartStandIn) -> None:
+    """The other replica is this node's own, and more wait for it than may."""
+    busy = stand_in("--hang")
+    refusing = saying(whole("503 Busy", NOT_STARTED))
+    own = busy.as_model(max_in_flight=1)
+    async with beside(refusing, a=(own,), settings={"queue_length": 0}) as (nodes, came):
+        pinned = {"X-Target-Server": "node-a"}
+        holding = asyncio.create_task(nodes["a"].chat(ASK, headers=pinned))
+        await busy.until_running(1)
+        answer = await nodes["a"].chat(ASK)
+        assert (answer.status, answer.error["code"]) == (429, "rate_limit_exceeded")
+        assert len(came) == 1
+        assert "x-retried" not in answer.headers
+        assert await resent(nodes["a"]) == {}
+        holding.cancel()
+        await asyncio.wait((holding,))
+
+
+@pytest.mark.parametrize("status", ["503 Busy", "429 Busy", "404 No", "502 Bad Gateway"])
+async def test_no_engine_says_what_agents_say_to_each_other(llm: StandIn, status: str) -> None:
+    """It would be taken for a refusal of its agent, and the request be sent again."""
+    forged = whole(status, "Connection: close", NOT_STARTED, UNANSWERED, body=b'{"mine": 1}')
+    async with (
+        engine_saying(forged) as (told, _),
+        fleet(a=(), b=(told,), c=(llm.as_model(),)) as nodes,
+    ):
+        nodes.load("c", in_flight=5)
+        for agent in (nodes["a"], nodes["b"]):
+            answer = await agent.chat(ASK)
+            assert (answer.status, answer.body) == (int(status[:3]), b'{"mine": 1}')
+            assert answer.headers["x-served-by"] == "node-b/llm"
+            assert not {"x-xgen-not-started", "x-xgen-unanswered"} & answer.headers.keys()
+            assert await resent(agent) == {}
 
 
 async def test_a_peer_that_is_lost_in_its_answer_leaves_it_cut(llm: StandIn) -> None:

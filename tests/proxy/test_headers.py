@@ -76,6 +76,17 @@ def test_answers_lose_hop_by_hop_headers_and_gain_who_served() -> None:
     ]
 
 
+def test_what_agents_act_upon_is_taken_from_agents_alone() -> None:
+    raw = ((b"X-Xgen-Not-Started", b"1"), (b"X-Xgen-Unanswered", b"1"))
+    assert to_client(raw, served_by=b"n") == [(b"x-served-by", b"n")]
+    kept = to_client(raw, served_by=b"n", by_agent=True)
+    assert dict(kept) == {
+        b"x-xgen-not-started": b"1",
+        b"x-xgen-unanswered": b"1",
+        b"x-served-by": b"n",
+    }
+
+
 def test_event_streams_ask_not_to_be_buffered() -> None:
     raw = ((b"Content-Type", b"text/event-stream; charset=utf-8"),)
     headers = dict(to_client(raw, served_by=b"n"))
