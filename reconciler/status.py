@@ -96,6 +96,16 @@ class Progress:
     silent_seconds: float | None = None
 
 
+class RestartCause(StrEnum):
+    """How the process before ended: a crash, a load that failed, our stop of one that did nothing
+    any more, or for a change."""
+
+    CRASHED = "crashed"
+    HUNG = "hung"
+    LOAD_FAILED = "load_failed"
+    CHANGED = "changed"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureNote:
     """One failure. `at`: RFC 3339, UTC. `during`: fetch, start, load, run or stop."""

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from reconciler.apply.backends import BackendExited, BackendView
 from reconciler.apply.outcomes import BackendStopped, EffectFailed, FilesFetched, Outcome
 from reconciler.backend.usage import refused_arguments
-from reconciler.loop.pages import Key, Page, RestartCause
+from reconciler.loop.pages import Key, Page
 from reconciler.loop.stopwatch import Stopwatch
 from reconciler.plan.desired import DesiredModel, OnFailure
 from reconciler.plan.durations import UNTIMED, Durations
@@ -15,6 +15,7 @@ from reconciler.plan.ids import FilesDigest, Instance, ModelName, Nonce, SpecHas
 from reconciler.plan.observed import Failure, FilesCached
 from reconciler.plan.retry import after_failure
 from reconciler.plan.revert import LastGood
+from reconciler.status import RestartCause
 
 _KEPT_INSTANCES = 32
 """Of a model, the newest: so many that failed, and so many that were loaded."""

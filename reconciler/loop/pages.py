@@ -2,24 +2,14 @@
 
 from collections import Counter, deque
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 
 from reconciler.plan.ids import FilesDigest, Instance, Nonce, SpecHash
 from reconciler.plan.observed import Failure
 from reconciler.plan.revert import LastGood
+from reconciler.status import RestartCause
 
 RECENT = 5
 """Failures of a model that operators can look up."""
-
-
-class RestartCause(StrEnum):
-    """How the process before ended: a crash, a load that failed, our stop of one that did nothing
-    any more, or for a change."""
-
-    CRASHED = "crashed"
-    HUNG = "hung"
-    LOAD_FAILED = "load_failed"
-    CHANGED = "changed"
 
 
 Key = tuple[SpecHash, FilesDigest | None, bool]

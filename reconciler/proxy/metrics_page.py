@@ -24,7 +24,7 @@ from reconciler.proxy.inflight import Traffic
 from reconciler.proxy.peers.peer import Peers
 from reconciler.proxy.turns import Turns
 from reconciler.proxy.visits import Visits
-from reconciler.status import Device, DriftKind, Endpoint, ModelStatus, Status
+from reconciler.status import Device, DriftKind, Endpoint, ModelStatus, RestartCause, Status
 
 _CLASSIC = b"text/plain; version=0.0.4; charset=utf-8"
 
@@ -100,10 +100,7 @@ def _shown(
         (names.MODEL_DESIRED, [((m.name,), float(m.detail.enabled)) for m in models]),
         (names.MODEL_STATE, [value for model in models for value in _states(model)]),
         (names.MODEL_DEGRADED, [((m.name,), float(_is_degraded(m))) for m in models]),
-        (
-            names.MODEL_RESTARTS,
-            [((m.name, cause), float(n)) for m in models for cause, n in m.detail.restart_causes],
-        ),
+        (names.MODEL_RESTARTS, [value for model in models for value in _restarts(model)]),
         (
             names.MODEL_LOAD_SECONDS,
             [((m.name,), m.detail.load_seconds) for m in models if m.detail.load_seconds],
@@ -133,6 +130,12 @@ def _away(peers: Peers, visits: Visits) -> list[Value]:
 
 def _states(model: ModelStatus) -> list[Value]:
     return [((model.name, state.value), float(state is model.state)) for state in State]
+
+
+def _restarts(model: ModelStatus) -> list[Value]:
+    """All causes from the start: a counter that begins with 1 has not increased, for Prometheus."""
+    counts = dict(model.detail.restart_causes)
+    return [((model.name, each.value), float(counts.get(each, 0))) for each in RestartCause]
 
 
 def _is_degraded(model: ModelStatus) -> bool:

@@ -56,6 +56,7 @@ async def test_models_show_their_state_and_their_wish() -> None:
         assert await value(agent, "xgen_model_desired", model="off") == 0
         assert await value(agent, "xgen_model_load_seconds", model="llm") == 2.5
         assert await value(agent, "xgen_model_restarts_total", model="llm", reason="crashed") == 3
+        assert await value(agent, "xgen_model_restarts_total", model="llm", reason="hung") == 0
 
 
 def _says(type: ConditionType, status: str) -> Condition:
