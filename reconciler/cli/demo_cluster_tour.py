@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,6 +45,11 @@ class ClusterDemo:
     def last(self) -> DemoNode:
         """The node that is lost."""
         return self.agents.nodes[-1]
+
+    @property
+    def embedding(self) -> Sequence[DemoNode]:
+        """Those that have the model that embeds."""
+        return self.agents.nodes[:-2] or self.agents.nodes[:1]
 
     @property
     def only_there(self) -> str:
@@ -94,9 +99,9 @@ class _Tour:
     async def _any_node_answers(self) -> None:
         demo = self._demo
         self._step("Any node answers for the models of all")
-        await self._ask("/v1/completions", _completion(demo.only_there), by=demo.last)
+        await self._ask("/v1/completions", _completion(demo.only_there), by=[demo.last])
         embedding = {"model": "gemma-embed", "input": TEXT}
-        await self._ask("/v1/embeddings", embedding, at=demo.last, by=demo.first)
+        await self._ask("/v1/embeddings", embedding, at=demo.last, by=demo.embedding)
 
     async def _replicas_share(self) -> None:
         demo = self._demo
@@ -110,7 +115,7 @@ class _Tour:
         demo = self._demo
         self._step("X-Target-Server leads to the node that you name, by its name or address")
         for node, name in ((demo.other, demo.other.name), (demo.last, demo.last.host)):
-            await self._ask("/v1/completions", _completion(SHARED), by=node, target=name)
+            await self._ask("/v1/completions", _completion(SHARED), by=[node], target=name)
 
     async def _a_node_is_lost(self) -> None:
         demo = self._demo
@@ -142,18 +147,19 @@ class _Tour:
         self._step(f"{demo.last.name} is started again, and comes back by itself")
         demo.agents.start(demo.last)
         self._show_nodes(await self._served())
-        await self._ask("/v1/completions", _completion(demo.only_there), by=demo.last)
+        await self._ask("/v1/completions", _completion(demo.only_there), by=[demo.last])
 
     async def _ask(
         self,
         path: str,
         body: Json,
         *,
-        by: DemoNode,
+        by: Sequence[DemoNode],
         at: DemoNode | None = None,
         target: str | None = None,
     ) -> None:
-        """`at`: the node that is asked, else the first. `by`: the one that has to answer."""
+        """`at`: the node that is asked, else the first. `by`: those of which one has
+        to answer."""
         header = "" if target is None else f" -H 'X-Target-Server: {target}'"
         url = (at or self._demo.first).url
         self._print()
@@ -162,8 +168,9 @@ class _Tour:
         served = answer.headers.get("x-served-by", "nobody")
         if not answer.is_success:
             raise Rejected(f"cannot show this: {served} answers {_refusal(answer)}")
-        if served.partition("/")[0] != by.name:
-            raise Rejected(f"cannot show this: served by {served}, not by {by.name}")
+        if served.partition("/")[0] not in {node.name for node in by}:
+            right = " or ".join(node.name for node in by)
+            raise Rejected(f"cannot show this: served by {served}, not by {right}")
         self._print(f"  {gist(answer.json())}   [dim](served by {served})[/]")
 
     async def _post(
@@ -226,10 +233,9 @@ class _Tour:
     def _all_serve(self, view: Json) -> bool:
         """Raises Rejected where it never will: the manifest was edited, most likely."""
         demo = self._demo
-        embedding = [node.name for node in demo.agents.nodes[:-2] or demo.agents.nodes[:1]]
         wanted = {(demo.other.name, "gemma"), (demo.last.name, "gemma")} | {
             (demo.last.name, demo.only_there),
-            *((name, "gemma-embed") for name in embedding),
+            *((node.name, "gemma-embed") for node in demo.embedding),
         }
         there = [server for server in view["servers"] if server["reachable"]]
         missing = wanted - {

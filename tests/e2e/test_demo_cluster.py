@@ -86,6 +86,14 @@ def test_any_node_answers_and_one_is_lost_and_comes_back(folder: Path) -> None:
     assert said.count("Paris") == 4
 
 
+def test_five_nodes_show_the_same(folder: Path) -> None:
+    """Three of them embed: which one answers is up to the first."""
+    with _demo(folder, "--once", "--nodes", "5") as (process, lines):
+        said = lines.read()
+        assert process.wait(60) == 0, said
+    assert "all answered: 8 by demo-d\n" in said
+
+
 def test_an_agent_that_dies_before_the_end_is_told_and_ends_the_demo(folder: Path) -> None:
     with _demo(folder, "--once") as (process, lines):
         pid = int(_read_until(lines, "demo-b listens").partition("(pid ")[2].partition(")")[0])
