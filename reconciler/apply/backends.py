@@ -116,6 +116,7 @@ class Backends:
         self.custody.close()
         for held in tuple(self._held.values()):
             await held.close()
+        self._ports.close()
         await self._clients.aclose()
         self._session = None
 
@@ -227,13 +228,11 @@ class Backends:
             self._ask(held, found, session)
 
     async def _start(self, order: Order, session: aiohttp.ClientSession) -> BackendView:
-        try:
+        with self._ports.starting(order.launch.port):
             started = await asyncio.to_thread(self.custody.start, order)
             view = self._view(order, started)
             leader = Leader(pid=started.pid, pidfd=started.pidfd, child=True)
             held = self._hold(Kin(started.record, leader), view)
-        finally:
-            self._ports.release(order.launch.port)
         self._ask(held, view, session)
         return view
 
@@ -300,6 +299,7 @@ class Backends:
         async with self._writing:
             await self._forget(held.kin)
             del self._held[held.nonce]
+        self._ports.give_back(held.kin.record.port)
         if held.kin.leader is not None:
             held.kin.leader.close()
         if exited is not None:
