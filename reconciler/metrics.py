@@ -161,6 +161,14 @@ class UpstreamFault(StrEnum):
     PEER_LOST_MIDWAY = "peer_lost_midway"
 
 
+class FullCollection(StrEnum):
+    """Why one of Python's garbage was made, by us or by Python itself."""
+
+    REST = "rest"
+    MEMORY = "memory"
+    PYTHON = "python"
+
+
 class ResendCause(StrEnum):
     """What became of the first try. `not_started`: a peer said that it takes none."""
 
@@ -259,6 +267,14 @@ class Metrics:
             self._ticks.labels(result.value)
         for fault in UpstreamFault:
             self._upstream_errors.labels(fault.value)
+        self._full_collections = Counter(
+            "xgen_full_collections_total",
+            "Full collections of the agent's garbage, each of which holds up everybody.",
+            ("cause",),
+            registry=self.registry,
+        )
+        for why in FullCollection:
+            self._full_collections.labels(why.value)
         for cause in ResendCause:
             self._resent.labels(cause.value)
         self._pulled = self._hub_bytes.labels("pull")
@@ -324,6 +340,9 @@ class Metrics:
 
     def count_resent(self, cause: ResendCause) -> None:
         self._resent.labels(cause.value).inc()
+
+    def count_full_collection(self, cause: FullCollection) -> None:
+        self._full_collections.labels(cause.value).inc()
 
     def count_tick(self, result: TickResult, *, seconds: float) -> None:
         self._ticks.labels(result.value).inc()

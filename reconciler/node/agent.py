@@ -197,6 +197,7 @@ async def _run(
         counting = tasks.create_task(parts.tokens.run(), name="tokens")
         watching = tasks.create_task(parts.liveness.run(), name="liveness")
         meeting = tasks.create_task(cluster.run(parts.journal), name="cluster")
+        collecting = tasks.create_task(parts.collections.run(), name="collections")
         await shutdown.begun.wait()
         stays, fate = _stays(parts, settings)
         parts.journal.record(
@@ -218,6 +219,7 @@ async def _run(
         counting.cancel()
         watching.cancel()
         meeting.cancel()
+        collecting.cancel()
         parts.closed.set()
         cutting = tasks.create_task(_cut(serving, shutdown), name="cut")
         await asyncio.wait((serving,))

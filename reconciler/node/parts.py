@@ -66,6 +66,7 @@ from reconciler.node.bounds import bounds_of
 from reconciler.node.clock import SystemClock
 from reconciler.node.engine_loads import EngineLoads
 from reconciler.node.engines import look_at_engines, make_engines
+from reconciler.node.full_collections import FullCollections, news_of
 from reconciler.node.hub import make_store, make_writer
 from reconciler.node.hub_models import HubModels
 from reconciler.node.import_report import ImportReport
@@ -111,6 +112,7 @@ class Parts:
     liveness: Liveness
     reconciler: Reconciler
     rehearsals: Rehearsals
+    collections: FullCollections
 
 
 @asynccontextmanager
@@ -365,6 +367,12 @@ async def assembled(
             liveness=liveness,
             reconciler=reconciler,
             rehearsals=rehearsals,
+            collections=FullCollections(
+                busy=lambda: bool(traffic.total or visits.passing()),
+                news=partial(news_of, intent, backends),
+                clock=clock.monotonic,
+                count=metrics.count_full_collection,
+            ),
         )
 
 
