@@ -106,7 +106,7 @@ def news_of(intent: Intent, backends: Backends) -> object:
 
 def _made(generation: int) -> int:
     """Collections of it since the process began."""
-    return gc.get_stats()[generation]["collections"]
+    return int(gc.get_stats()[generation]["collections"])
 
 
 def _resident_bytes() -> int:
