@@ -196,7 +196,9 @@ async def _run(
         ticking = tasks.create_task(parts.reconciler.run(), name="loop")
         counting = tasks.create_task(parts.tokens.run(), name="tokens")
         watching = tasks.create_task(parts.liveness.run(), name="liveness")
-        meeting = tasks.create_task(cluster.run(parts.journal), name="cluster")
+        meeting = tasks.create_task(
+            cluster.run(parts.journal, parts.upstream.give_up), name="cluster"
+        )
         collecting = tasks.create_task(parts.collections.run(), name="collections")
         await shutdown.begun.wait()
         stays, fate = _stays(parts, settings)

@@ -10,12 +10,14 @@ from pathlib import Path
 from reconciler.events import Journal
 from reconciler.loop.clock import Clock
 from reconciler.node.peer_news import tell_of_peers
+from reconciler.plan.peering import Address
 from reconciler.proxy.peers.client import PeerClient
 from reconciler.proxy.peers.conditions import ClusterConditions
 from reconciler.proxy.peers.discovery import Discovery
 from reconciler.proxy.peers.following import PeersFollowed
 from reconciler.proxy.peers.own_address import own_address
 from reconciler.proxy.peers.side import ALONE, ClusterSide
+from reconciler.proxy.peers.silence import Silence
 from reconciler.proxy.peers.token_file import TokenFile
 from reconciler.settings import Settings
 from reconciler.status import Status
@@ -31,13 +33,14 @@ class Cluster:
     discovery: Discovery | None = None
     followed: PeersFollowed | None = None
 
-    async def run(self, journal: Journal) -> None:
-        """Until cancelled."""
+    async def run(self, journal: Journal, give_up: Callable[[Address, float], None]) -> None:
+        """Until cancelled. `give_up`: see `Silence`. What fails of it ends it as a whole."""
         if self.discovery is not None and self.followed is not None:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self.discovery.run(), name="discovery")
                 tasks.create_task(self.followed.run(), name="peers")
                 tasks.create_task(tell_of_peers(self.followed, journal), name="peer-news")
+                tasks.create_task(Silence(self.followed, give_up).run(), name="silence")
                 tasks.create_task(self._look(), name="cluster-conditions")
 
     async def _look(self) -> None:

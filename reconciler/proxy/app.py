@@ -1,6 +1,5 @@
 """The HTTP side put together: Starlette's router in front of raw ASGI endpoints."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -34,7 +33,6 @@ from reconciler.proxy.paths import Paths
 from reconciler.proxy.peeking import Peeking
 from reconciler.proxy.peers.bulletin import Bulletin, Following
 from reconciler.proxy.peers.side import ALONE, ClusterSide
-from reconciler.proxy.peers.silence import Silence
 from reconciler.proxy.push_hook import Pushed, PushHook
 from reconciler.proxy.query import WithoutParameters
 from reconciler.proxy.rails import Resume, Suspend
@@ -107,11 +105,9 @@ def create_app(
     @asynccontextmanager
     async def lifespan(_: object) -> AsyncIterator[None]:
         await upstream.open()
-        silence = asyncio.create_task(Silence(cluster.peers, upstream.give_up).run())
         try:
             yield
         finally:
-            silence.cancel()
             await slot_news.close()
             await upstream.close()
             peeking.close()

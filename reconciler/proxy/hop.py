@@ -32,14 +32,14 @@ from reconciler.proxy.forward import Upstream
 from reconciler.proxy.outgoing import Attempt
 from reconciler.proxy.peers.peer import Peer
 from reconciler.proxy.peers.side import ClusterSide
-from reconciler.proxy.peers.silence import SILENT_SECONDS
+from reconciler.proxy.peers.silence import QUIET_SECONDS
 from reconciler.proxy.relay import ending_with_connection
 from reconciler.proxy.visits import Visits
 
 _WITHOUT_BODY = (204, 304)
 _EVENT_ENDS = (b"\n\n", b"\r\n\r\n")
 _TAIL_BYTES = 4
-_HUNG = f"has not answered for {SILENT_SECONDS:g} s"
+_HUNG = f"has not answered for {QUIET_SECONDS:g} s"
 _ERRORS = (b'data: {"error":', b'data: {"type":"error"')
 
 log = structlog.get_logger()

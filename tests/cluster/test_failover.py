@@ -7,6 +7,7 @@ afterwards all is as it was.
 import shutil
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import openai
 import pytest
@@ -18,6 +19,7 @@ from tests.cluster.load import Load, chats
 from tests.e2e.clients import HELLO, TOKENS
 from tests.e2e.manifests import REAL_PREFIX, manifest, model, real_model
 from tests.model_files import gemma
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.net, pytest.mark.timeout(300)]
 
@@ -108,6 +110,21 @@ def test_an_engine_that_dies_costs_no_request_that_has_not_begun(
         a.wait_serving("two", "node-b", "node-c")
     load.finish()
     assert [each for each in load.failed if not each.began] == []
+
+
+def test_a_request_that_waits_at_a_node_that_freezes_ends_with_it(cluster: Cluster) -> None:
+    """Answered whole, so that no heartbeat tells that nothing comes any more."""
+    a, c = cluster.members["a"], cluster.members["c"]
+    slow = '{STAND_IN: "--probe-well --first-byte-after 600"}'
+    cluster.write(manifest(model("slow", nodes="[node-c]", env=slow)))
+    a.wait_serving("slow", "node-c")
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(a.post, "/v1/completions", {"model": "slow", "prompt": "One"})
+        wait_until(lambda: c.self_view()["models"][0]["in_flight"], what="it is there")
+        c.freeze()
+        answer = asked.result()
+    assert (answer.status_code, answer.json()["error"]["code"]) == (502, "peer_lost")
+    assert "node-c" in answer.json()["error"]["message"]
 
 
 def test_a_slow_lossy_node_costs_no_request(cluster: Cluster, load: Load) -> None:

@@ -56,6 +56,7 @@ class Agent:
     operators: Operators
     metrics: Metrics
     visits: Visits
+    upstream: Upstream
     connections: list[asyncio.StreamWriter] = field(default_factory=list)
 
     def url(self, path: str) -> str:
@@ -140,7 +141,9 @@ async def running_agent(
     )
     async with pages, aiohttp.ClientSession() as session, asyncio.timeout(_DEADLINE_SECONDS):
         server = asyncio.create_task(serve(app, sock, stop=stop, let_go=upstream.close, **serving))
-        agent = Agent(board, traffic, port, stop, server, session, operators, metrics, visits)
+        agent = Agent(
+            board, traffic, port, stop, server, session, operators, metrics, visits, upstream
+        )
         try:
             yield agent
         finally:

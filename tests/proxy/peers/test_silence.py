@@ -11,7 +11,7 @@ from reconciler.plan.peering import Address
 from reconciler.proxy.forward import BackendLost, Call, Upstream
 from reconciler.proxy.outgoing import Attempt
 from reconciler.proxy.peers.peer import Peer, Peers
-from reconciler.proxy.peers.silence import SILENT_SECONDS, Silence
+from reconciler.proxy.peers.silence import QUIET_SECONDS, UNREACHED_SECONDS, Silence
 
 _ONE, _OTHER = (Address(host="10.0.0.1", port=port) for port in (1, 2))
 
@@ -40,11 +40,11 @@ def test_who_is_not_reached_for_as_long_is_given_up_again_and_again() -> None:
     known = _Known(one=False, other=True)
     silence = Silence(known, lambda address, seconds: given_up.append((address, seconds)))
     silence.look(100.0)
-    silence.look(100.0 + SILENT_SECONDS - 1)
+    silence.look(100.0 + UNREACHED_SECONDS - 1)
     assert given_up == []
-    silence.look(100.0 + SILENT_SECONDS)
-    silence.look(100.0 + SILENT_SECONDS + 1)
-    assert given_up == [(_ONE, SILENT_SECONDS)] * 2
+    silence.look(100.0 + UNREACHED_SECONDS)
+    silence.look(100.0 + UNREACHED_SECONDS + 1)
+    assert given_up == [(_ONE, QUIET_SECONDS)] * 2
 
 
 def test_who_is_reached_in_between_begins_anew() -> None:
@@ -56,9 +56,9 @@ def test_who_is_reached_in_between_begins_anew() -> None:
     silence.look(10.0)
     known.say(one=False)
     silence.look(20.0)
-    silence.look(SILENT_SECONDS + 10)
+    silence.look(UNREACHED_SECONDS + 10)
     assert given_up == []
-    silence.look(SILENT_SECONDS + 20)
+    silence.look(UNREACHED_SECONDS + 20)
     assert given_up == [_ONE]
 
 
@@ -68,7 +68,7 @@ def test_who_refuses_to_tell_is_no_one_who_hangs() -> None:
     known.refuse()
     silence = Silence(known, lambda address, _: given_up.append(address))
     silence.look(0.0)
-    silence.look(SILENT_SECONDS)
+    silence.look(UNREACHED_SECONDS)
     assert given_up == []
 
 
