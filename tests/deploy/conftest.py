@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.deploy.rendering import Chart
+
 _HERE = Path(__file__).parent
 
 
@@ -11,3 +13,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(_HERE):
             item.add_marker(pytest.mark.deploy)
+
+
+@pytest.fixture(scope="module")
+def chart(tmp_path_factory: pytest.TempPathFactory) -> Chart:
+    return Chart(tmp_path_factory.mktemp("helm"))

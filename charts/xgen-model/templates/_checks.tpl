@@ -19,6 +19,9 @@
 {{- if and (eq $user "0") (or $pod.runAsNonRoot $values.securityContext.runAsNonRoot) -}}
 {{- fail (printf "%sruns as user 0 and says runAsNonRoot: set podSecurityContext.runAsNonRoot: false, too" $at) -}}
 {{- end -}}
+{{- if and (eq $user "0") (hasKey $pod "fsGroup") (hasPrefix "ssh://" $values.manifest.git.url) -}}
+{{- fail (printf "%sruns as user 0 with an fsGroup, which lets a group read the ssh key, and ssh refuses that: set podSecurityContext.fsGroup: null" $at) -}}
+{{- end -}}
 {{- range $name := list "data" "models" -}}
 {{- $volume := get $values.storage $name -}}
 {{- if and (eq $volume.type "claim") (not $volume.existingClaim) -}}
@@ -44,6 +47,13 @@
 {{- $manifest := .Values.manifest -}}
 {{- if and $manifest.files $manifest.existingConfigMap -}}
 {{- fail "manifest.files and manifest.existingConfigMap: which of the two is the manifest? Give one" -}}
+{{- end -}}
+{{- $bytes := 0 -}}
+{{- range $content := $manifest.files -}}
+{{- $bytes = add $bytes (kindIs "string" $content | ternary $content (toYaml $content) | len) -}}
+{{- end -}}
+{{- if gt $bytes 1048576 -}}
+{{- fail (printf "manifest.files has %d bytes, and a ConfigMap holds 1 MiB: use git" $bytes) -}}
 {{- end -}}
 {{- if and $manifest.namespace (ne $manifest.source "api") -}}
 {{- fail "manifest.namespace: only the API (manifest.source: api) reaches into another namespace; a pod mounts ConfigMaps of its own" -}}

@@ -1,11 +1,13 @@
-{{/* Lay the map `over` upon `base`, in place: (list base over). Maps are merged, all else replaces;
-what is a map of Kubernetes' or of labels to select by replaces as a whole. */}}
+{{/* Lay the map `over` upon `base`, in place: (list base over). Maps are merged, all else replaces,
+null takes away; what is a map of Kubernetes' or of labels to select by replaces as a whole. */}}
 {{- define "xgen-model.overlay" -}}
 {{- $base := index . 0 -}}
 {{- $whole := list "nodeSelector" "affinity" "resources" "updateStrategy" "volume" -}}
 {{- range $key, $value := index . 1 -}}
 {{- if and (kindIs "map" $value) (kindIs "map" (get $base $key)) (not (has $key $whole)) -}}
 {{- include "xgen-model.overlay" (list (get $base $key) $value) -}}
+{{- else if kindIs "invalid" $value -}}
+{{- $_ := unset $base $key -}}
 {{- else -}}
 {{- $_ := set $base $key $value -}}
 {{- end -}}
