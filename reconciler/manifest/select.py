@@ -83,7 +83,9 @@ def _suspensions(manifest: Manifest, node: str, here: Collection[str]) -> Iterat
 
 def _elsewhere(model: Model, reason: str) -> Elsewhere:
     nodes = () if model.nodes is None or model.nodes == "all" else tuple(model.nodes)
-    return Elsewhere(name=ModelName(model.name), reason=reason, nodes=nodes)
+    return Elsewhere(
+        name=ModelName(model.name), reason=reason, aliases=tuple(model.aliases), nodes=nodes
+    )
 
 
 def _reason_elsewhere(model: Model, node: str, peers: bool) -> str | None:

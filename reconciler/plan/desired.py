@@ -165,6 +165,7 @@ class Elsewhere:
 
     name: ModelName
     reason: str
+    aliases: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
 
 

@@ -175,12 +175,14 @@ def unknown_model(name: str, known: tuple[str, ...], *, alone: bool = True) -> P
     )
 
 
-def runs_nowhere(name: str, cause: str) -> Problem:
-    """This node's manifest has it. `cause`: a clause without its subject."""
+def runs_nowhere(name: str, model: str, cause: str) -> Problem:
+    """This node's manifest has it. `model`: what `name` means; `cause`: a clause without its
+    subject."""
+    meant = "it is" if name == model else f"it means {model}, which is"
     return Problem(
         status=404,
         code="model_not_found",
-        message=f"cannot find model {name!r}: it is in the manifest, and {cause}",
+        message=f"cannot find model {name!r}: {meant} in the manifest, and {cause}",
         param="model",
         headers=(NOT_STARTED,),
     )

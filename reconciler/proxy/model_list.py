@@ -5,17 +5,18 @@ from collections.abc import Iterable
 from reconciler.plan.desired import ModelType
 from reconciler.plan.phase import State
 from reconciler.proxy import unready
-from reconciler.proxy.route_table import Route, RouteTable
+from reconciler.proxy.route_table import Choice, Route, RouteTable, choose
 from reconciler.status import Json
 
 
 def model_list(table: RouteTable, only: ModelType | None = None) -> Json:
     """In alphabetical order. `only`: the type that a path is about."""
-    return {"object": "list", "data": [_entry(*each) for each in _named(table, only)]}
+    return {"object": "list", "data": [_entry(table, *each) for each in _named(table, only)]}
 
 
 def model_entry(table: RouteTable, name: str, only: ModelType | None = None) -> Json | None:
-    return next((_entry(*each) for each in _named(table, only) if each[0] == name), None)
+    found = (each for each in _named(table, only) if each[0] == name)
+    return next((_entry(table, *each) for each in found), None)
 
 
 def model_names(table: RouteTable, only: ModelType | None = None) -> tuple[str, ...]:
@@ -31,8 +32,7 @@ def _name(named: tuple[str, Route]) -> str:
     return named[0]
 
 
-def _entry(name: str, route: Route) -> Json:
-    here = route.here
+def _entry(table: RouteTable, name: str, route: Route) -> Json:
     return {
         "id": name,
         "object": "model",
@@ -41,7 +41,7 @@ def _entry(name: str, route: Route) -> Json:
         "root": route.name,
         "type": route.type,
         "state": _state(route),
-        "ready": (here is not None and here.endpoint is not None) or bool(route.serving),
+        "ready": isinstance(choose(table, name, (route.type,), now=0.0), Choice),
     }
 
 

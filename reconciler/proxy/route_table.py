@@ -1,6 +1,6 @@
 """Which replicas answer for a request: a pure function of the status and the peers (PURE)."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from reconciler.plan.desired import Affinity, Elsewhere, ModelType
@@ -155,16 +155,22 @@ def not_known(table: RouteTable, requested: str, known: tuple[str, ...], *, now:
     gone = table.gone.get(requested)
     if gone is not None and _lately(gone, now):
         return unready.name_gone(requested, gone.model, GONE_SECONDS)
-    told = next((each for each in table.status.elsewhere if each.name == requested), None)
+    told = _told(table.status.elsewhere, requested)
     if told is not None:
-        return _nowhere(table, told)
+        return _nowhere(table, told, requested)
     return errors.unknown_model(requested, known, alone=not table.peers.all)
 
 
-def _nowhere(table: RouteTable, told: Elsewhere) -> Problem:
+def _told(elsewhere: Sequence[Elsewhere], requested: str) -> Elsewhere | None:
+    """Names count before aliases."""
+    named = [each for each in elsewhere if each.name == requested]
+    return next(iter(named or [each for each in elsewhere if requested in each.aliases]), None)
+
+
+def _nowhere(table: RouteTable, told: Elsewhere, requested: str) -> Problem:
     """Of a model of this node's manifest that no node has."""
     if not table.peers.all:
-        return errors.runs_nowhere(told.name, f"does not run here ({told.reason})")
+        return errors.runs_nowhere(requested, told.name, f"does not run here ({told.reason})")
     named = [peer for peer in table.peers.all if peer.node in told.nodes]
     applied = table.status.revision.applied
     late = {str(each.node) for each in named if not each.reachable or each.applied != applied}
@@ -172,7 +178,7 @@ def _nowhere(table: RouteTable, told: Elsewhere) -> Problem:
         return unready.not_taken_up(told.name, tuple(sorted(late)))
     unknown = sorted(set(told.nodes) - {peer.node for peer in named})
     called = f"; no known node is called {' or '.join(unknown[:_NAMED])}" if unknown else ""
-    return errors.runs_nowhere(told.name, f"runs at no node ({told.reason}){called}")
+    return errors.runs_nowhere(requested, told.name, f"runs at no node ({told.reason}){called}")
 
 
 def _gone(before: RouteTable, by_name: Mapping[str, Route], now: float) -> Mapping[str, Gone]:

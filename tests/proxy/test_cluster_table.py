@@ -254,7 +254,8 @@ def test_every_name_leads_somewhere_and_this_nodes_names_lead_to_its_models(
     for each in listed(table):
         route = table.by_name[str(each["id"])]
         own_serves = route.here is not None and route.here.endpoint is not None
-        assert each["ready"] == (own_serves or bool(route.serving))
+        own_takes = own_serves and not table.status.draining
+        assert each["ready"] == (route.enabled and (own_takes or bool(route.serving)))
 
 
 @given(tables(), st.sampled_from((None, *NAMES, "nobody")))
@@ -280,6 +281,15 @@ def test_a_list_shows_the_state_that_is_nearest_to_serving(state: State) -> None
     assert listed(table)[0]["state"] is State.LOADING
     table = build(status(model("a", state=state)), Peers(all=(peer("b", model("a", port=1)),)))
     assert listed(table)[0]["state"] is State.LOADED
+
+
+def test_what_only_a_draining_node_has_is_not_ready() -> None:
+    drains = replace(status(model("a", port=1)), draining=True)
+    assert [each["ready"] for each in listed(build(drains))] == [False]
+    others = Peers(all=(peer("b", model("a", port=1)),))
+    assert [each["ready"] for each in listed(build(drains, others))] == [True]
+    ends = replace(drains, closed=True)
+    assert [each["ready"] for each in listed(build(ends, others))] == [False]
 
 
 @given(
@@ -314,8 +324,12 @@ def test_a_name_that_has_gone_is_unknown_after_a_minute(
 def test_a_model_of_the_manifest_that_no_node_has_is_told_so(
     there: tuple[str, ...], code: str, said: str
 ) -> None:
-    other = Elsewhere(name=ModelName("a"), reason="why", nodes=("zed",))
+    other = Elsewhere(name=ModelName("a"), reason="why", aliases=("b",), nodes=("zed",))
     own = replace(status(), elsewhere=(other,), revision=Revision(applied="new"))
-    problem = refused(ask(own, *(peer(node, applied="old") for node in there)))
+    peers = [peer(node, applied="old") for node in there]
+    problem = refused(ask(own, *peers))
     assert (problem.code, NOT_STARTED in problem.headers) == (code, True)
     assert problem.message.endswith(said)
+    by_alias = refused(ask(own, *peers, named="b"))
+    assert (by_alias.code, by_alias.headers) == (problem.code, problem.headers)
+    assert by_alias.message.endswith(said.replace("a': it is", "b': it means a, which is"))
