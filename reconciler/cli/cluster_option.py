@@ -43,6 +43,18 @@ class ClusterOptions:
         return None if self.cluster_token_file is None else self.cluster_token_file.absolute()
 
 
+NodesPeers = Annotated[
+    str | None,
+    typer.Option(
+        "--peers",
+        envvar="XGEN_PEERS",
+        metavar="PEERS",
+        help="What the agents are given as --peers. With it each model has to name its nodes. "
+        "[default: each agent is alone]",
+    ),
+]
+"""Of commands that judge a manifest without an agent."""
+
 CLUSTER_DEFAULTS = ClusterOptions()
 
 

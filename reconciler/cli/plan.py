@@ -11,6 +11,7 @@ import typer
 from reconciler.cli.asked import told_by
 from reconciler.cli.candidate import read_candidate
 from reconciler.cli.client import Agent, find_agent, known_agent
+from reconciler.cli.cluster_option import NodesPeers, peering_of
 from reconciler.cli.exits import ExitCode
 from reconciler.cli.git_option import GIT_DEFAULTS, GitOptions
 from reconciler.cli.kubernetes_option import Kubeconfig, KubeContext, kubernetes_access
@@ -71,6 +72,7 @@ def plan(
     before: BeforeOption = None,
     fleet: FleetOption = None,
     hub: PlanHub = None,
+    peers: NodesPeers = None,
     without: WithoutOption = None,
     output: Annotated[
         PlanOutput, typer.Option(help="For people, machines, or a pull request's comment.")
@@ -107,6 +109,7 @@ def plan(
             before=read_old(before, git, kubeconfig, kube_context) if before else None,
             fleet=read_fleet(fleet) if fleet else None,
             node=node,
+            peers=peering_of(peers) is not None,
         )
         with hub_offers(hub) as offers:
             nodes = offline_plans(question, offers, here=_here(folder))

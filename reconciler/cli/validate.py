@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from reconciler.cli.cluster_option import NodesPeers, peering_of
 from reconciler.cli.exits import ExitCode
 from reconciler.cli.manifest_links import link_warnings
 from reconciler.cli.problem_view import (
@@ -53,6 +54,7 @@ def validate(
         str | None,
         typer.Option(metavar="NAME", help="Also say what the node of this name would run."),
     ] = None,
+    peers: NodesPeers = None,
     output: Annotated[
         Output,
         typer.Option(
@@ -79,16 +81,7 @@ def validate(
         raise typer.Exit(ExitCode.BAD_USAGE)
     found = list(_files(paths))
     files = [_read(file) for file in found]
-    inspection = inspect(files)
-    links = link_warnings(found)
-    if links:
-        together = sorted([*links, *inspection.problems], key=position)
-        inspection = replace(inspection, problems=tuple(together))
-    desired = None
-    if node is not None and inspection.manifest is not None:
-        from reconciler.manifest.select import select  # a tenth of the start of what lacks it
-
-        desired = select(inspection.manifest, node=node, revision="")
+    inspection, desired = _judged(found, files, node, clustered=peering_of(peers) is not None)
     match output:
         case Output.TEXT:
             _print_words(_text(inspection, desired, len(files)))
@@ -103,6 +96,24 @@ def validate(
             report = as_code_quality(problems, fallback=places[0])
             typer.echo(json.dumps(report, indent=2, ensure_ascii=False))
     raise typer.Exit(0 if inspection.manifest is not None else 1)
+
+
+def _judged(
+    found: list[Path], files: list[FileInput], node: str | None, *, clustered: bool
+) -> "tuple[Inspection, Desired | None]":
+    inspection, more, desired = inspect(files), list(link_warnings(found)), None
+    if (node is not None or clustered) and inspection.manifest is not None:
+        # a tenth of the start of what lacks it
+        from reconciler.manifest.select import select, unplaced
+
+        if clustered:
+            more += unplaced(inspection.manifest)
+        if node is not None:
+            desired = select(inspection.manifest, node=node, revision="", peers=clustered)
+    if more:
+        together = sorted([*more, *inspection.problems], key=position)
+        inspection = replace(inspection, problems=tuple(together))
+    return inspection, desired
 
 
 def _files(paths: list[Path]) -> Iterator[Path]:

@@ -13,6 +13,7 @@ from reconciler.manifest.check_fields import (
 )
 from reconciler.manifest.family import LLAMA
 from reconciler.manifest.model import EnvValue, Model, SecretReference
+from reconciler.manifest.problem import Problem, Severity
 from reconciler.manifest.rail_fields import windows_of
 from reconciler.manifest.rail_places import MODEL, NODE
 from reconciler.manifest.union import Manifest, ManifestModel, family_of
@@ -41,6 +42,8 @@ from reconciler.plan.desired import (
 from reconciler.plan.ids import ModelName, NodeName
 from reconciler.plan.spec_hash import spec_hash
 from reconciler.plan.suspension import Suspension
+
+_UNPLACED = "it names no nodes: with peers that needs placement, which is not supported yet"
 
 
 def select(manifest: Manifest, *, node: str, revision: str, peers: bool = False) -> Desired:
@@ -81,6 +84,17 @@ def _suspensions(manifest: Manifest, node: str, here: Collection[str]) -> Iterat
             yield Suspension(model=ModelName(name), place=place)
 
 
+def unplaced(manifest: Manifest) -> Iterator[Problem]:
+    """A warning for each model that would run at no node of a cluster: agents take the rest of the
+    manifest, and tell of it."""
+    for entry in manifest.models:
+        if entry.model.nodes is None:
+            message = f"{entry.model.name!r} would run at no node: {_UNPLACED}"
+            yield Problem(
+                place=entry.place, path="nodes", message=message, severity=Severity.WARNING
+            )
+
+
 def _elsewhere(model: Model, reason: str) -> Elsewhere:
     nodes = () if model.nodes is None or model.nodes == "all" else tuple(model.nodes)
     return Elsewhere(
@@ -91,7 +105,7 @@ def _elsewhere(model: Model, reason: str) -> Elsewhere:
 def _reason_elsewhere(model: Model, node: str, peers: bool) -> str | None:
     if model.nodes is None:
         if peers:
-            return "it names no nodes: with peers that needs placement, which is not supported yet"
+            return _UNPLACED
         return None
     if model.nodes == "all" or node in model.nodes:
         return None

@@ -45,6 +45,7 @@ def plans(
     *fleet: FleetNode,
     sizes: Mapping[str, int] | None = None,
     only: str | None = None,
+    peers: bool = False,
 ) -> list[NodeChanges]:
     """`sizes`: of GGUFs in the hub, by source, in GiB; None: no hub is asked."""
 
@@ -58,7 +59,9 @@ def plans(
         info = ModelInfo(weights_bytes=size_bytes, kv_bytes_per_token=1 << 16, context_length=8192)
         return Offer(format=Format.GGUF, size_bytes=size_bytes, weights_bytes=size_bytes, info=info)
 
-    question = OfflineQuestion(wanted=after, before=before, fleet=fleet or None, node=only)
+    question = OfflineQuestion(
+        wanted=after, before=before, fleet=fleet or None, node=only, peers=peers
+    )
     return offline_plans(question, offer if sizes is not None else None, here="here")
 
 

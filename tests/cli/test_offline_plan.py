@@ -37,6 +37,18 @@ def test_the_old_manifest_is_what_runs() -> None:
     assert (one(made, "new").fetch, one(made, "new").downtime_seconds) == (True, 0.0)
 
 
+def test_in_a_cluster_a_model_that_names_no_nodes_is_for_none() -> None:
+    """What runs there without `--peers` is no agent's of a cluster, so there is nothing to stop."""
+    after = read("nowhere", model("here", nodes=["node-a"]), model("every", nodes="all"))
+    for before in (None, read("nowhere")):
+        (made,) = plans(after, before, gpus(4), peers=True)
+        assert {change.model for change in made.changes} == {"here", "every"}
+        (other,) = made.elsewhere
+        assert (other.name, "names no nodes" in other.reason) == ("nowhere", True)
+    (alone,) = plans(after, None, gpus(4))
+    assert {change.model for change in alone.changes} == {"here", "every", "nowhere"}
+
+
 def test_no_pid_is_made_up() -> None:
     before = read(model("a", gpus=1))
     after = read(model("a", gpus=1, extra_args={"ctx_size": 4096}))

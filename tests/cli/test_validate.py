@@ -40,6 +40,23 @@ def test_a_good_folder_is_summed_up(folder: Path) -> None:
     assert result.output == "3 files, 4 models, ok\n"
 
 
+def test_in_a_cluster_a_model_that_names_no_nodes_is_said_to_run_nowhere(folder: Path) -> None:
+    """As an agent with --peers judges it: the rest of the manifest holds."""
+    for more, named in (((), False), (("--peers", "dns:models.svc:8000"), True)):
+        result = run("validate", folder, "--node", "node-b", "--output", "json", *more)
+        told = json.loads(result.output)
+        assert (result.exit_code, told["ok"]) == (0, True)
+        assert told["node"]["models"] == (["b"] if named else ["a", "b", "c", "d"])
+        assert [each["name"] for each in told["node"]["elsewhere"]] == (
+            ["a", "c", "d"] if named else []
+        )
+        said = [(each["severity"], each["path"], each["message"]) for each in told["problems"]]
+        assert [each[:2] for each in said] == [("warning", "nodes")] * (3 if named else 0)
+        assert all("would run at no node: it names no nodes" in each[2] for each in said)
+    wrong = run("validate", folder, "--peers", "dns:")
+    assert (wrong.exit_code, "--peers" in wrong.output) == (2, True)
+
+
 def test_every_error_of_every_file_is_shown_and_the_exit_code_is_1(folder: Path) -> None:
     (folder / "a.yaml").write_bytes(manifest(model("a", typo=1), model("a")))
     (folder / "b.yml").write_bytes(manifest("d"))

@@ -21,12 +21,13 @@ _UNLISTED = "the fleet file has no node {name}{close}"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfflineQuestion:
     """`before`: what is taken to run; None: nothing. `fleet`: None: nothing is known of the nodes
-    but the names that manifests give. `node`: only this one."""
+    but the names that manifests give. `node`: only this one. `peers`: the nodes are a cluster."""
 
     wanted: Manifest
     before: Manifest | None = None
     fleet: Sequence[FleetNode] | None = None
     node: str | None = None
+    peers: bool = False
 
 
 def offline_plans(asked: OfflineQuestion, offers: Offers | None, *, here: str) -> list[NodeChanges]:
@@ -62,12 +63,12 @@ def _names(manifest: Manifest) -> Iterator[str]:
 
 def _plan(told: FleetNode, asked: OfflineQuestion, offers: Offers | None) -> NodeChanges:
     node = offline_node(told)
-    before = asked.before
+    before, peers = asked.before, asked.peers
     return rehearsed(
         node,
         Judge(node, offers),
-        select(asked.wanted, node=told.name, revision=_REVISION),
-        select(before, node=told.name, revision="") if before is not None else None,
+        select(asked.wanted, node=told.name, revision=_REVISION, peers=peers),
+        select(before, node=told.name, revision="", peers=peers) if before is not None else None,
     )
 
 
