@@ -15,7 +15,8 @@ HALF_LIFE_SECONDS = 20.0
 FORGET_SECONDS = 120.0
 """Without any answer nothing is known of a replica any more: so a slow one is tried again."""
 SILENT_FACTOR = 3.0
-"""A request that waits so many times longer than usual counts as an answer that took as long."""
+"""A request that waits so many times longer than usual counts as an answer that took as long, also
+after its client has left."""
 _SHORTEST_SECONDS = 0.001
 
 
@@ -40,6 +41,12 @@ class _Mean:
         self.weight = self.weight * fade + 1.0
         self.logs = self.logs * fade + math.log(max(seconds, _SHORTEST_SECONDS))
         self.at = now
+
+    def give_up(self, seconds: float, now: float) -> None:
+        """After so long in vain. Where that is far longer than usual, an answer would have taken at
+        least as long; else the wait says nothing."""
+        if self.weight > 0.0 and seconds > SILENT_FACTOR * math.exp(self.logs / self.weight):
+            self.take(seconds, now)
 
     def seconds(self, now: float) -> float | None:
         known = self.weight > 0.0 and now - self.at < FORGET_SECONDS
@@ -72,11 +79,11 @@ class FirstBytes:
         if mean is not None and (since := mean.waiting.pop(waiting.number, None)) is not None:
             mean.take(now - since, now)
 
-    def gone(self, replica: Replica, waiting: Waiting, *, streams: bool) -> None:
+    def gone(self, replica: Replica, waiting: Waiting, now: float, *, streams: bool) -> None:
         """None will come, or that of an error."""
         mean = self._means.get((replica, streams))
-        if mean is not None:
-            mean.waiting.pop(waiting.number, None)
+        if mean is not None and (since := mean.waiting.pop(waiting.number, None)) is not None:
+            mean.give_up(now - since, now)
 
     def seconds(self, replica: Replica, now: float, *, streams: bool) -> float | None:
         """None: not known, or too long ago."""

@@ -124,4 +124,4 @@ class Visit:
                 del visits.away[address, model]
             visits.look_whether_none()
         self.came(Outcome.NEITHER)
-        visits.first_bytes.gone(replica, self._waiting, streams=self._streams)
+        visits.first_bytes.gone(replica, self._waiting, time.monotonic(), streams=self._streams)
