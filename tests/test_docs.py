@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from typing import get_args
 
+import pytest
 from prometheus_client import CollectorRegistry
 
 from reconciler import metrics
@@ -13,8 +14,11 @@ from reconciler.metrics import Metrics, Shown
 from reconciler.plan.actions import Action
 from reconciler.source.kubernetes_address import parse_config_map
 from reconciler.source.kubernetes_role import role
+from tests.links import broken
 
-_DOCS = Path(__file__).parents[1] / "docs"
+_ROOT = Path(__file__).parents[1]
+_DOCS = _ROOT / "docs"
+_PAGES = sorted([*_ROOT.glob("*.md"), *_DOCS.rglob("*.md"), *(_ROOT / "charts").rglob("*.md")])
 
 
 def _rows(page: str) -> str:
@@ -63,6 +67,20 @@ def test_every_reason_says_what_it_means_and_what_to_do() -> None:
         _, _, means, do, _ = row.split("|")
         assert means.strip(), row
         assert do.strip(), row
+
+
+@pytest.mark.parametrize("page", _PAGES, ids=lambda page: page.stem)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    assert broken(page) == []
+
+
+def test_a_link_that_leads_nowhere_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# One: head\n[a](#one-head) [b](#none) [`c`](page.md#one-head) [d](gone.md)",
+        encoding="utf-8",
+    )
+    assert broken(page) == ["#none", "gone.md"]
 
 
 def test_the_role_is_the_one_that_doctor_prints() -> None:

@@ -10,14 +10,9 @@ import yaml
 from tests.deploy.helm import ROOT
 from tests.deploy.promtool import RULES, alerts, cases, promtool, unit_tests
 from tests.deploy.queries import metrics_in, selectors_in
+from tests.links import anchors
 
 ALERTS: dict[str, Any] = alerts(yaml.safe_load(RULES.read_text(encoding="utf-8")))
-
-
-def _anchors(page: Path) -> set[str]:
-    """As git hosts make them of headings."""
-    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings}
 
 
 def test_promtool_takes_the_rules() -> None:
@@ -49,7 +44,7 @@ def test_an_alert_says_how_grave_it_is_what_it_means_and_where_to_read_on(name: 
     assert notes.keys() == {"summary", "description", "runbook"}
     page, _, anchor = notes["runbook"].partition("#")
     assert (ROOT / page).is_file()
-    assert not anchor or anchor in _anchors(ROOT / page)
+    assert not anchor or anchor in anchors(ROOT / page)
 
 
 @pytest.mark.parametrize("name", ALERTS)
