@@ -74,6 +74,8 @@ spec:
 - name: agent
   image: {{ include "xgen-model.image" . }}
   imagePullPolicy: {{ $values.image.pullPolicy }}
+  # What it said last is then in the pod's status.
+  terminationMessagePolicy: FallbackToLogsOnError
   args:
     - run
     {{- with $values.extraArgs }}
