@@ -115,4 +115,12 @@ def test_a_policy_may_hold_agents_in(chart: Chart) -> None:
         (53, "TCP"),
     }
     assert peers["to"][0]["podSelector"] == spec["podSelector"]
+    assert dns["to"] == [{"namespaceSelector": {}}]
     assert own == rule
+
+
+def test_dns_may_be_a_cache_on_each_host(chart: Chart) -> None:
+    cache = [{"ipBlock": {"cidr": "169.254.20.10/32"}}]
+    policy = {"enabled": True, "egress": {"enabled": True, "dns": cache}}
+    rules = chart({"networkPolicy": policy}).one("NetworkPolicy")["spec"]["egress"]
+    assert rules[0]["to"] == cache

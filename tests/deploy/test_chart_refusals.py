@@ -124,6 +124,13 @@ def test_a_contradiction_is_refused_with_what_to_do(
     assert said in chart.refusal(values)
 
 
+@pytest.mark.parametrize(
+    "version", ["1.30.0", "v1.30.4-eks-a1b2", "v1.33.1-gke.100", "1.36.0+k3s1"]
+)
+def test_the_clouds_versions_are_taken(version: str, chart: Chart) -> None:
+    assert chart({}, "--kube-version", version).workloads
+
+
 def test_an_older_kubernetes_is_refused(chart: Chart) -> None:
     with pytest.raises(AssertionError, match="kubeVersion"):
         chart({}, "--kube-version", "1.29")

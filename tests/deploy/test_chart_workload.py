@@ -123,6 +123,7 @@ def test_more_of_a_pod(chart: Chart) -> None:
             "podAnnotations": {"a": "b"},
             "imagePullSecrets": [{"name": "pull"}],
             "schedulerName": "mine",
+            "topologySpreadConstraints": [{"topologyKey": "zone", "maxSkew": 1}],
             "initContainers": [{"name": "first", "image": "x"}],
             "sidecars": [{"name": "beside", "image": "y"}],
             "extraVolumes": [{"name": "more", "emptyDir": {}}],
@@ -140,6 +141,7 @@ def test_more_of_a_pod(chart: Chart) -> None:
     pod = release.pod()
     assert pod["imagePullSecrets"] == [{"name": "pull"}]
     assert pod["schedulerName"] == "mine"
+    assert pod["topologySpreadConstraints"][0]["topologyKey"] == "zone"
     assert [each["name"] for each in pod["initContainers"]] == ["permissions", "first"]
     assert [each["name"] for each in pod["containers"]] == ["agent", "beside"]
     assert release.volume("more") == {"name": "more", "emptyDir": {}}

@@ -43,6 +43,10 @@ spec:
   {{- end }}
   affinity:
     {{- include "xgen-model.affinity" . | nindent 4 }}
+  {{- with $values.topologySpreadConstraints }}
+  topologySpreadConstraints:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
   {{- with $values.hostAliases }}
   hostAliases:
     {{- toYaml . | nindent 4 }}

@@ -70,6 +70,8 @@
 - name: manifest
   configMap:
     name: {{ include "xgen-model.manifestName" . }}
+    # Without it a pod starts all the same, and goes on with the last good manifest of its data folder.
+    optional: true
 {{- end }}
 {{- with include "xgen-model.gitFiles" . | fromJson }}
 - name: git
