@@ -18,7 +18,7 @@ from tests.links import broken
 
 _ROOT = Path(__file__).parents[1]
 _DOCS = _ROOT / "docs"
-_PAGES = sorted([*_ROOT.glob("*.md"), *_DOCS.rglob("*.md")])
+_PAGES = sorted([*_ROOT.glob("*.md"), *_DOCS.rglob("*.md"), *(_ROOT / "charts").rglob("*.md")])
 
 
 def _rows(page: str) -> str:
