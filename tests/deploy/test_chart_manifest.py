@@ -104,7 +104,7 @@ def test_a_token_is_mounted_alone(chart: Chart) -> None:
     assert release.environment()["XGEN_GIT_TOKEN_FILE"] == "/etc/xgen-model/git/token"
     assert release.volume("git")["secret"] == {
         "secretName": "git",
-        "defaultMode": 0o400,
+        "defaultMode": 0o440,
         "items": [{"key": "token", "path": "token"}],
     }
     assert "XGEN_GIT_SSH_KEY" not in release.environment()

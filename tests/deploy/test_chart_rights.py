@@ -105,13 +105,36 @@ def test_a_cluster_token_is_a_file_of_its_secret(chart: Chart) -> None:
     release = chart({"cluster": {"existingSecret": "peers", "secretKey": "t"}})
     assert release.volume("cluster")["secret"] == {
         "secretName": "peers",
-        "defaultMode": 0o400,
+        "defaultMode": 0o440,
         "items": [{"key": "t", "path": "token"}],
     }
     assert release.mount("cluster")["readOnly"] is True
     told = release.environment()["XGEN_CLUSTER_TOKEN_FILE"]
     assert told == f"{release.mount('cluster')['mountPath']}/token"
     assert "XGEN_CLUSTER_TOKEN_FILE" not in chart().environment()
+
+
+@pytest.mark.parametrize(
+    ("pod", "mode"),
+    [
+        ({}, 0o440),
+        # Root's alone, as nobody else is there; the group is not the agent's.
+        ({"runAsUser": 0, "runAsNonRoot": False, "fsGroup": None}, 0o400),
+        # Kubelet makes files of root's: without a group of theirs an agent could not read them.
+        ({"fsGroup": None}, 0o444),
+    ],
+)
+def test_an_agent_can_read_its_secrets(pod: dict[str, Any], mode: int, chart: Chart) -> None:
+    git = {"url": "ssh://git@git.example.com/m.git", "existingSecret": "git"}
+    release = chart(
+        {
+            "podSecurityContext": pod,
+            "manifest": {"source": "git", "git": git},
+            "cluster": {"existingSecret": "peers"},
+        }
+    )
+    for name in ("git", "cluster"):
+        assert release.volume(name)["secret"]["defaultMode"] == mode
 
 
 def test_the_chart_makes_no_secret(chart: Chart) -> None:

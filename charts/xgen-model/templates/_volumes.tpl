@@ -77,8 +77,7 @@
 - name: git
   secret:
     secretName: {{ $values.manifest.git.existingSecret }}
-    # An owner's only: ssh refuses a key of its own user that others may read.
-    defaultMode: 0400
+    defaultMode: {{ include "xgen-model.secretMode" $ }}
     items:
       {{- range $key := values . | uniq | sortAlpha }}
       - key: {{ $key }}
@@ -89,7 +88,7 @@
 - name: cluster
   secret:
     secretName: {{ . }}
-    defaultMode: 0400
+    defaultMode: {{ include "xgen-model.secretMode" $ }}
     items:
       - key: {{ $values.cluster.secretKey }}
         path: token
@@ -121,6 +120,15 @@
 {{- with $values.extraVolumes }}
 {{ toYaml . }}
 {{- end }}
+{{- end -}}
+
+{{/* Of files that kubelet makes as root's and the fsGroup's: as few as can read them, the agent among
+these. ssh refuses a key of its own user that others may read, and takes one of root's. */}}
+{{- define "xgen-model.secretMode" -}}
+{{- if eq (include "xgen-model.user" .) "0" -}}0400
+{{- else if kindIs "invalid" .Values.podSecurityContext.fsGroup -}}0444
+{{- else -}}0440
+{{- end -}}
 {{- end -}}
 
 {{/* One folder's volume source. */}}
