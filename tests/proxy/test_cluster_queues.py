@@ -255,3 +255,26 @@ async def test_what_a_request_has_waited_elsewhere_counts(stand_in: StartStandIn
         came = {"X-Cluster-Routed": "node-b", "X-Xgen-Waited": "3600.0"}
         answer = await nodes["a"].chat(ASK, headers=came)
         assert (answer.status, answer.error["code"]) == (503, "queue_timeout")
+
+
+async def test_however_often_it_chooses_anew_its_whole_wait_is_bounded(
+    stand_in: StartStandIn,
+) -> None:
+    """This node has a replica and has none, so that it waits here, and anywhere, in turn."""
+    here, there = stand_in("--hang"), stand_in("--hang")
+    own, others = (each.as_model(max_in_flight=1) for each in (here, there))
+    bounds = {"queue_seconds": 2.0}
+    async with fleet(a=(own,), b=(others,), sees_all=True, settings=bounds) as nodes:
+        for name, backend in (("a", here), ("b", there)):
+            await nodes[name].send_raw(ASK)
+            await backend.until_running(1)
+        (waiting,) = ask(nodes["a"])
+        while not waiting.done():
+            for told in (model("llm", max_in_flight=1), own):
+                nodes["a"].board.set(told)
+                await asyncio.wait((waiting,), timeout=0.2)
+        assert ((await waiting).status, (await waiting).error["code"]) == (503, "queue_timeout")
+        for agent in nodes.nodes.values():
+            for writer in agent.connections:
+                writer.close()
+        await until(lambda: nodes.under_way == 0)
