@@ -58,8 +58,8 @@ class _Mean:
 
 
 class FirstBytes:
-    """Per replica, streams apart from what is answered whole. Each `began` has one `came` or one
-    `gone`."""
+    """Per replica, streams apart from what is answered whole. Each `began` has one `came`,
+    `gone` or `left`."""
 
     def __init__(self) -> None:
         self._means: dict[tuple[Replica, bool], _Mean] = {}
@@ -79,8 +79,14 @@ class FirstBytes:
         if mean is not None and (since := mean.waiting.pop(waiting.number, None)) is not None:
             mean.take(now - since, now)
 
-    def gone(self, replica: Replica, waiting: Waiting, now: float, *, streams: bool) -> None:
-        """None will come, or that of an error."""
+    def gone(self, replica: Replica, waiting: Waiting, *, streams: bool) -> None:
+        """None will come, or that of an error: of that the breaker hears."""
+        mean = self._means.get((replica, streams))
+        if mean is not None:
+            mean.waiting.pop(waiting.number, None)
+
+    def left(self, replica: Replica, waiting: Waiting, now: float, *, streams: bool) -> None:
+        """Its client waits no longer."""
         mean = self._means.get((replica, streams))
         if mean is not None and (since := mean.waiting.pop(waiting.number, None)) is not None:
             mean.give_up(now - since, now)

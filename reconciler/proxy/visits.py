@@ -123,5 +123,8 @@ class Visit:
             if not visits.away[address, model]:
                 del visits.away[address, model]
             visits.look_whether_none()
+        if self._attempt is not None:  # neither an answer nor a failure: its client has left
+            now = time.monotonic()
+            visits.first_bytes.left(replica, self._waiting, now, streams=self._streams)
         self.came(Outcome.NEITHER)
-        visits.first_bytes.gone(replica, self._waiting, time.monotonic(), streams=self._streams)
+        visits.first_bytes.gone(replica, self._waiting, streams=self._streams)

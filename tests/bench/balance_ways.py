@@ -206,7 +206,7 @@ class Ours:
 
         def failed() -> None:
             view.ledger.ended(subject)
-            self._first_bytes.gone(subject, waiting, view.clock.now, streams=True)
+            self._first_bytes.gone(subject, waiting, streams=True)
             self._breakers.ended(subject, attempt, Outcome.FAILED, view.clock.now)
 
         return _Watched(first_byte, lambda: view.ledger.ended(subject), failed)

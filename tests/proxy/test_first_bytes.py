@@ -72,7 +72,7 @@ def test_silence_shows_before_the_first_byte_comes() -> None:
     usual = 0.1 * SILENT_FACTOR
     assert _seconds(means, 100.0 + usual * 0.9) == pytest.approx(0.1)
     assert _seconds(means, 102.0) == pytest.approx(2.0)
-    means.gone(HERE, waiting, 102.0, streams=True)
+    means.left(HERE, waiting, 102.0, streams=True)
     assert _seconds(means, 102.0) == pytest.approx(0.47, abs=0.01)  # as of two answers
 
 
@@ -80,8 +80,17 @@ def test_a_client_that_leaves_soon_says_nothing() -> None:
     means = FirstBytes()
     _answer(means, 0.1, 100.0)
     waiting = means.began(HERE, 100.0, streams=True)
-    means.gone(HERE, waiting, 100.2, streams=True)
+    means.left(HERE, waiting, 100.2, streams=True)
     assert _seconds(means, 100.2) == pytest.approx(0.1)
+
+
+def test_a_failure_after_a_long_wait_makes_nobody_slow() -> None:
+    """Of a node that froze or was cut off, say: once it is back, it is as quick as before."""
+    means = FirstBytes()
+    _answer(means, 0.1, 100.0)
+    waiting = means.began(HERE, 100.0, streams=True)
+    means.gone(HERE, waiting, streams=True)
+    assert _seconds(means, 118.0) == pytest.approx(0.1)
 
 
 def test_one_that_hangs_stays_slow_after_its_clients_have_left() -> None:
@@ -92,7 +101,7 @@ def test_one_that_hangs_stays_slow_after_its_clients_have_left() -> None:
     for _ in range(3):
         waiting = means.began(HERE, now, streams=True)
         now += 60.0
-        means.gone(HERE, waiting, now, streams=True)
+        means.left(HERE, waiting, now, streams=True)
     mean = _seconds(means, now)
     assert mean is not None
     assert mean > 10.0
@@ -103,7 +112,7 @@ def test_of_one_that_never_answered_what_waits_is_all_that_is_known() -> None:
     first = means.began(HERE, 100.0, streams=True)
     means.began(HERE, 103.0, streams=True)
     assert _seconds(means, 104.0) == pytest.approx(4.0)
-    means.gone(HERE, first, 104.0, streams=True)
+    means.gone(HERE, first, streams=True)
     assert _seconds(means, 104.0) == pytest.approx(1.0)
 
 
@@ -121,6 +130,6 @@ def test_replicas_that_are_gone_are_forgotten_and_their_late_answers_too() -> No
     waiting = means.began(THERE, 100.0, streams=True)
     means.keep_only([HERE])
     means.came(THERE, waiting, 101.0, streams=True)
-    means.gone(THERE, waiting, 101.0, streams=True)
+    means.gone(THERE, waiting, streams=True)
     assert means.seconds(THERE, 101.0, streams=True) is None
     assert _seconds(means, 101.0) == pytest.approx(0.1)
