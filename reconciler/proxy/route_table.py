@@ -41,7 +41,6 @@ class Route:
     name: ModelName
     type: ModelType
     enabled: bool
-    aliases: tuple[str, ...]
     affinity: Affinity
     here: ModelStatus | None = None
     away: tuple[Remote, ...] = ()
@@ -95,16 +94,17 @@ def build(
     now: float | None = None,
 ) -> RouteTable:
     """Where two mean different things by a name, this node's manifest counts, then the first of the
-    peers; names count before aliases. `before`: an older table, of which is taken what still holds:
-    of many peers few change at a time. `now`: Unix time, from when on its other names have gone;
-    None: they are unknown at once, since this node alone decides."""
+    peers; names count before aliases. An alias that any node knows leads to all replicas of its
+    model: they are asked by the model's name. `before`: an older table, of which is taken what
+    still holds: of many peers few change at a time. `now`: Unix time, from when on its other names
+    have gone; None: they are unknown at once, since this node alone decides."""
     own = {model.name: model for model in status.models}
     remotes = _remotes(peers, before.remotes if before is not None else {})
     away = _away(remotes.values())
     routes = {name: _route(model, status.node, away.get(name, ())) for name, model in own.items()}
     foreign = {name: _foreign(found) for name, found in away.items() if name not in own}
     every = (*routes.values(), *foreign.values())
-    by_name = _named(foreign.values()) | _named(routes.values())
+    by_name = _by_name(status, routes, foreign, remotes.values())
     return RouteTable(
         status=status,
         peers=peers,
@@ -234,7 +234,6 @@ def _route(model: ModelStatus, node: NodeName, replicas: tuple[Remote, ...]) -> 
         name=model.name,
         type=model.type,
         enabled=model.state is not State.DISABLED,
-        aliases=model.aliases,
         affinity=model.affinity,
         here=model,
         away=away,
@@ -251,18 +250,46 @@ def _foreign(replicas: tuple[Remote, ...]) -> Route:
         name=first.model.name,
         type=first.model.type,
         enabled=first.model.enabled,
-        aliases=first.model.aliases,
         affinity=first.model.affinity,
         away=away,
         serving=tuple(each for each in away if each.serves),
     )
 
 
-def _named(routes: Iterable[Route]) -> dict[str, Route]:
-    """Of two with the same alias the first one has it."""
-    routes = tuple(routes)
-    aliases = {alias: route for route in reversed(routes) for alias in route.aliases}
-    return aliases | {route.name: route for route in routes}
+def _by_name(
+    status: Status,
+    own: Mapping[ModelName, Route],
+    foreign: Mapping[ModelName, Route],
+    remotes: Iterable[tuple[Remote, ...]],
+) -> Mapping[str, Route]:
+    """The last that has a name counts. This node's manifest says also what an alias means whose
+    model other nodes have."""
+    every: Mapping[ModelName, Route] = {**foreign, **own}
+    found = _aliases_of_peers(every, remotes)
+    found.update((route.name, route) for route in foreign.values())
+    for other in status.elsewhere:
+        if (route := every.get(other.name)) is not None:
+            found.update(dict.fromkeys(other.aliases, route))
+    for model in status.models:
+        found.update(dict.fromkeys(model.aliases, own[model.name]))
+    found.update((route.name, route) for route in own.values())
+    return found
+
+
+def _aliases_of_peers(
+    every: Mapping[ModelName, Route], remotes: Iterable[tuple[Remote, ...]]
+) -> dict[str, Route]:
+    """Of two that mean different things by one the first counts, before those that have their
+    model disabled. What is of another type there says nothing of ours."""
+    found: dict[str, Route] = {}
+    disabled: dict[str, Route] = {}
+    for of_peer in remotes:
+        for model in (each.model for each in of_peer if each.model.aliases):
+            route = every[model.name]
+            if model.type is route.type:
+                for alias in model.aliases:
+                    (found if model.enabled else disabled).setdefault(alias, route)
+    return disabled | found
 
 
 def _only(table: RouteTable, wanted: Types) -> Route | Problem:

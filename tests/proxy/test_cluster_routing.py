@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.plan.ids import NodeName
+from reconciler.plan.desired import Elsewhere
+from reconciler.plan.ids import ModelName, NodeName
 from reconciler.plan.phase import State
 from reconciler.proxy.peers.load import ModelLoad
 from tests.proxy.agent import Agent
@@ -104,6 +105,28 @@ async def test_nobody_passes_a_request_on_a_second_time() -> None:
         assert (answer.status, answer.headers["x-served-by"]) == (503, "node-b/llm")
         assert answer.error["code"] == "model_not_ready"
         assert nodes.under_way == 0
+
+
+async def test_an_alias_that_one_node_has_read_answers_through_all(llm: StandIn) -> None:
+    """One that serves the model does not know it, one does, and one has no such model."""
+    plain, chat = llm.as_model(), {"model": "new"}
+    async with fleet(a=(plain,), b=(), c=(llm.as_model(aliases=("new",)),)) as nodes:
+        for asked in "abc":
+            assert (await nodes[asked].chat(chat)).status == 200
+            page = (await nodes[asked].get("/api/cluster/route?model=new")).json
+            serving = {each["node"] for each in page["candidates"]}
+            assert (page["model"], serving) == ("llm", {"node-a", "node-c"})
+            entry = (await nodes[asked].get("/v1/models/new")).json
+            assert (entry["root"], entry["ready"]) == ("llm", True)
+        nodes.mates["node-b"].agents.remove(nodes["c"])
+        nodes["b"].board.put(
+            replace(
+                nodes["b"].board.now,
+                elsewhere=(Elsewhere(name=ModelName("llm"), reason="why", aliases=("new",)),),
+            )
+        )
+        answer = await nodes["b"].chat(chat)
+        assert (answer.status, answer.headers["x-served-by"]) == (200, "node-a/llm")
 
 
 async def test_a_name_on_its_way_from_node_to_node_is_not_unknown(llm: StandIn) -> None:

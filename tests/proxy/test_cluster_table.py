@@ -70,6 +70,48 @@ def test_an_alias_that_only_a_peer_knows_is_replaced() -> None:
     assert (choice.name, choice.renamed) == ("a", True)
 
 
+@pytest.mark.parametrize("order", [("b", "c"), ("c", "b")])
+def test_an_alias_that_any_node_knows_leads_to_all_replicas(order: tuple[str, str]) -> None:
+    """They are asked by the model's name, so some of them may not have read of the alias yet."""
+    plain, named = model("a", port=1), model("a", port=1, aliases=("x",))
+    first, second = peer(order[0], plain), peer(order[1], named)
+    both = [str(each.node) for each in (first, second)]
+    assert nodes_of(ask(status(plain), first, second, named="x")) == ["here", *both]
+    assert nodes_of(ask(status(), first, second, named="x")) == both
+    assert nodes_of(ask(status(model("a")), first, second, named="x")) == both
+    choice = ask(status(named), first, named="x")
+    assert isinstance(choice, Choice)
+    assert choice.renamed
+
+
+def test_this_nodes_manifest_says_what_an_alias_means_that_others_have_not_read() -> None:
+    """It moves from `one` to `two`, of which this node has neither."""
+    before = peer("b", model("one", port=1, aliases=("x",))), peer("c", model("two", port=1))
+    moved = Elsewhere(name=ModelName("two"), reason="why", aliases=("x",), nodes=("c",))
+    assert nodes_of(ask(status(), *before, named="x")) == ["b"]
+    assert nodes_of(ask(replace(status(), elsewhere=(moved,)), *before, named="x")) == ["c"]
+
+
+def test_a_name_counts_before_an_alias_of_a_peer() -> None:
+    own, alias = model("a", port=1), model("a", port=1, aliases=("y",))
+    assert nodes_of(
+        ask(status(own), peer("b", alias), peer("c", model("y", port=2)), named="y")
+    ) == ["c"]
+    assert nodes_of(ask(status(own), peer("b", alias), named="y")) == ["here", "b"]
+
+
+def test_an_alias_of_what_is_of_another_type_there_is_none_here() -> None:
+    other = peer("b", model("a", type=EMBEDDING, port=1, aliases=("x",)))
+    assert refused(ask(status(model("a", port=1)), other, named="x")).code == "model_not_found"
+
+
+def test_an_alias_means_rather_what_is_not_disabled() -> None:
+    off = peer("b", model("a", state=State.DISABLED, aliases=("x",)))
+    on = peer("c", model("y", port=1, aliases=("x",)))
+    assert nodes_of(ask(status(), off, on, named="x")) == ["c"]
+    assert refused(ask(status(), off, named="x")).code == "model_disabled"
+
+
 def test_this_nodes_manifest_wins_a_clash() -> None:
     own = status(model("a", port=1, aliases=("x",)))
     other = peer("b", model("x", port=2), model("y", port=3, aliases=("a",)))
@@ -249,6 +291,10 @@ def test_every_name_leads_somewhere_and_this_nodes_names_lead_to_its_models(
     for name, own in table.here.items():
         assert table.by_name[name].here is own
     every = {name for peer in table.peers.all for name in peer.models} | table.here.keys()
+    for name, found in table.by_name.items():
+        replicas = (each for of_peer in table.remotes.values() for each in of_peer)
+        called = {name, *(each.model.name for each in replicas if name in each.model.aliases)}
+        assert name in table.here or found.name in called
     assert every <= table.by_name.keys()
     assert [each["id"] for each in listed(table)] == sorted(table.by_name)
     for each in listed(table):
