@@ -16,17 +16,20 @@ NAME = "models"
 
 @dataclass(kw_only=True)
 class Names:
-    """dnsmasq, in a process of its own at `host`."""
+    """dnsmasq, in a process of its own at `host`. `name`: the one it knows, in the Service's
+    namespace or whole, with a dot at its end."""
 
     folder: Path
     host: Host
+    name: str = NAME
     addresses: tuple[str, ...] = ()
     process: subprocess.Popen[str] | None = field(default=None, repr=False)
 
     def tell(self, *addresses: str) -> None:
         """These and no others, from now on; none: the name is unknown."""
         self.addresses = addresses
-        lines = [f"{address} {NAME}.{DOMAIN}\n" for address in addresses]
+        whole = self.name[:-1] if self.name.endswith(".") else f"{self.name}.{DOMAIN}"
+        lines = [f"{address} {whole}\n" for address in addresses]
         self._records.write_text("".join(lines), encoding="ascii")
         if self.process is not None:
             self.process.send_signal(signal.SIGHUP)
@@ -70,7 +73,7 @@ class Names:
 
     def _wait_told(self) -> None:
         told = set(self.addresses)
-        wait_until(lambda: look_up(self.host) == told, what=f"the name leads to {told}")
+        wait_until(lambda: look_up(self.host, self.name) == told, what=f"the name leads to {told}")
 
     @property
     def _records(self) -> Path:
@@ -78,8 +81,8 @@ class Names:
 
 
 @contextmanager
-def serve_names(folder: Path, host: Host, *addresses: str) -> Iterator[Names]:
-    names = Names(folder=folder, host=host, addresses=addresses)
+def serve_names(folder: Path, host: Host, *addresses: str, name: str = NAME) -> Iterator[Names]:
+    names = Names(folder=folder, host=host, addresses=addresses, name=name)
     names.tell(*addresses)
     try:
         names.start()
@@ -88,7 +91,7 @@ def serve_names(folder: Path, host: Host, *addresses: str) -> Iterator[Names]:
         names.stop()
 
 
-def look_up(host: Host) -> set[str]:
+def look_up(host: Host, name: str = NAME) -> set[str]:
     """What a process on this host gets for the name."""
-    lines = host.run("getent", "ahosts", NAME).stdout.splitlines()
+    lines = host.run("getent", "ahosts", name).stdout.splitlines()
     return {line.split()[0] for line in lines}

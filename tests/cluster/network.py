@@ -91,6 +91,11 @@ class Network:
     bridge: Host
     hosts: dict[str, Host]
 
+    @property
+    def outside(self) -> str:
+        """Where its hosts find the test's own process."""
+        return _ipv4(self.number, 253)
+
     def cut(self, name: str) -> None:
         """Nothing comes or goes, and nobody is told, as by a cable that is pulled."""
         self._set_link(name, "down")

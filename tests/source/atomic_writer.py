@@ -15,12 +15,22 @@ from pathlib import Path
 class ConfigMapVolume:
     """A folder with `..data -> ..TIMESTAMP` and `key -> ..data/key`.
 
-    `links_first`: new keys get their links before the swap, as older kubelets do it.
+    `links_first`: new keys get their links before the swap, as older kubelets do it. `mode`,
+    `group`: of the files.
     """
 
-    def __init__(self, folder: Path, *, links_first: bool = False) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        links_first: bool = False,
+        mode: int = 0o644,
+        group: int | None = None,
+    ) -> None:
         self.folder = folder
         self._links_first = links_first
+        self._mode = mode
+        self._group = group
         self._generation = 0
 
     def write(self, files: Mapping[str, str]) -> None:
@@ -32,6 +42,9 @@ class ConfigMapVolume:
         new_folder.mkdir()
         for name, text in files.items():
             (new_folder / name).write_text(text)
+            (new_folder / name).chmod(self._mode)
+            if self._group is not None:
+                os.chown(new_folder / name, -1, self._group)
         if self._links_first:
             self._link(files)
         (self.folder / "..data_tmp").symlink_to(new_folder.name)

@@ -36,11 +36,13 @@ class GitHost:
         return f"localhost:{self.port}"
 
 
-def certificate(folder: Path, name: str) -> Path:
-    """One for `localhost` that is its own authority; its key beside it, as NAME.key."""
+def certificate(folder: Path, name: str, *, also: str = "") -> Path:
+    """One for `localhost` that is its own authority; its key beside it, as NAME.key. `also`: an
+    address that it is for, too."""
     made = folder / f"{name}.pem"
     make = f"openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN={name}"
-    files = ["-addext", "subjectAltName=DNS:localhost", "-keyout", str(made.with_suffix(".key"))]
+    names = "subjectAltName=DNS:localhost" + (f",IP:{also}" if also else "")
+    files = ["-addext", names, "-keyout", str(made.with_suffix(".key"))]
     subprocess.run([*make.split(), *files, "-out", str(made)], check=True, capture_output=True)
     return made
 

@@ -9,11 +9,12 @@ import re
 import ssl
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import ThreadingHTTPServer
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
 from ruamel.yaml import YAML
@@ -27,6 +28,15 @@ _PATH = re.compile(
 )
 
 
+class Asked(NamedTuple):
+    """What is asked for. `namespace`: None: all. `name`: None: no single one."""
+
+    verb: str
+    resource: str
+    namespace: str | None
+    name: str | None
+
+
 @dataclass(kw_only=True)
 class Server:
     """`clients`: the authority of the certificates that clients must have; None: they need none.
@@ -34,7 +44,8 @@ class Server:
     what every request is answered with. `refuse_watches`: what every watch is. `cut_events`: how
     many events are still to be cut off in the middle. `deaf`: watches hear of nothing and do not
     end. `ending`: they end at once. `silent`: no answer at all, to anything.
-    `gone_as`: how a version is told that is too old: `status` or `event`.
+    `gone_as`: how a version is told that is too old: `status` or `event`. `rights`: whether a token
+    may do what it asks for; None: all may. `address`: where it listens.
 
     `bookmarks`: how many were told. `asked`: the verbs that were asked for, with the token shown.
     """
@@ -51,6 +62,8 @@ class Server:
     ending: bool = False
     silent: bool = False
     gone_as: str = "event"
+    rights: Callable[[str, Asked], bool] | None = None
+    address: str = "127.0.0.1"
     bookmark_seconds: float = 5.0
     asked: list[tuple[str, str]] = field(default_factory=list)
     port: int = 0
@@ -84,7 +97,7 @@ class Server:
         class Handler(_Handler):
             api = self
 
-        http = ThreadingHTTPServer(("127.0.0.1", self.port), Handler)
+        http = ThreadingHTTPServer((self.address, self.port), Handler)
         if self.certificate is not None:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(self.certificate, self.certificate.with_suffix(".key"))
@@ -135,7 +148,7 @@ class _Handler(PatientHandler):
                 self._say(200, _document(url.path))
                 return
             verb = _verb(self.command, place, query)
-            self._admit(verb, place["resource"])
+            self._admit(verb, place, query)
             if verb == "watch":
                 self._watch(place, query)
             else:
@@ -145,8 +158,8 @@ class _Handler(PatientHandler):
 
     do_POST = do_PUT = do_PATCH = do_DELETE = do_GET
 
-    def _admit(self, verb: str, resource: str) -> None:
-        api = self.api
+    def _admit(self, verb: str, place: re.Match[str], query: dict[str, str]) -> None:
+        api, resource = self.api, place["resource"]
         token = self.headers.get("Authorization", "").removeprefix("Bearer ")
         api.asked.append((verb, token))
         while api.silent:
@@ -155,7 +168,9 @@ class _Handler(PatientHandler):
             raise api.failing
         if api.tokens is not None and token not in api.tokens:
             raise Refused(401, "Unauthorized", "Unauthorized")
-        if (verb, resource) in api.forbidden:
+        asked = Asked(verb, resource, place["namespace"], place["name"] or _only_one(query))
+        may = api.rights is None or api.rights(token, asked)
+        if (verb, resource) in api.forbidden or not may:
             raise Refused(
                 403,
                 "Forbidden",
@@ -294,6 +309,12 @@ class _Handler(PatientHandler):
             self.send_header("Retry-After", str(wait))
         self.end_headers()
         self.wfile.write(content)
+
+
+def _only_one(query: dict[str, str]) -> str | None:
+    """The one object that a list or a watch is of, which its authorization goes by."""
+    found = re.search(r"(?:^|,)metadata\.name==?([^,]+)", query.get("fieldSelector", ""))
+    return found[1] if found else None
 
 
 def _verb(method: str, place: re.Match[str], query: dict[str, str]) -> str:

@@ -1,0 +1,174 @@
+"""The chart on three nodes, by the real helm and kubectl: its pods are one cluster."""
+
+import os
+import signal
+from collections.abc import Iterator
+
+import httpx
+import openai
+import pytest
+
+from tests.cluster.load import chats_by_sdk
+from tests.cluster.network import Network, network, skip_without_namespaces
+from tests.deploy.kube import Kube, ServiceEntrances
+from tests.deploy.pods import NODES, SLOW, all_up, own_entry, release, view, wait_serving
+from tests.e2e.clients import HELLO, TOKENS
+from tests.e2e.kubectl import replacing
+from tests.e2e.manifests import manifest, model, real_model
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.timeout(300)
+
+_LONG = '{STAND_IN: "--probe-well --chunks 60 --chunk-interval 0.1"}'
+_MANIFEST = manifest(
+    model("everywhere", nodes="all", env=SLOW),
+    model("long", nodes="[node-b]", env=_LONG),
+    real_model("real", "ctx_size: 512", nodes="[node-a]").replace(
+        "backend: auto", "backend: xllamacpp"
+    ),
+)
+_CLUSTER_TOKEN = {"cluster-token": {"token": "of-the-cluster-and-nobody-else"}}
+
+
+@pytest.fixture(scope="module")
+def net(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
+    skip_without_namespaces()
+    with network(tmp_path_factory.mktemp("network"), "abcd") as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def lasting(tmp_path_factory: pytest.TempPathFactory, net: Network) -> Iterator[Kube]:
+    with release(
+        tmp_path_factory.mktemp("release"),
+        net,
+        {"models.yaml": _MANIFEST},
+        secrets=_CLUSTER_TOKEN,
+        cluster={"existingSecret": "cluster-token"},
+    ) as kube:
+        yield kube
+
+
+@pytest.fixture
+def kube(lasting: Kube) -> Kube:
+    """A ready pod on each node; `everywhere` is served by all."""
+    for pod in all_up(lasting):
+        wait_serving(pod, "everywhere")
+    return lasting
+
+
+def ask(url: str, name: str) -> tuple[str, str]:
+    """What a model says, and who has answered."""
+    with openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as client:
+        raw = client.chat.completions.with_raw_response.create(
+            model=name, messages=HELLO, max_tokens=4
+        )
+        return raw.parse().choices[0].message.content or "", raw.headers["x-served-by"]
+
+
+def test_the_pods_of_a_release_are_one_cluster(kube: Kube) -> None:
+    pods = all_up(kube)
+    for pod in pods:
+        wait_serving(pod, "real", ["node-a"])
+        seen = view(pod)
+        assert sorted(seen) == [*NODES]
+        for other in pods:
+            told = seen[other.node.name]
+            assert told["reachable"]
+            assert (told["pod_name"], told["pod_ip"]) == (other.name, other.facts.ip)
+        text, server = ask(pod.url, "real")
+        assert text
+        assert server == "node-a/real"
+        assert ask(pod.url, "long")[1] == "node-b/long"
+    through = [ask(ServiceEntrances(kube=kube).next(), "everywhere") for _ in range(3)]
+    assert {text for text, _ in through} == {TOKENS}
+    told = own_entry(kube.on(kube.nodes[0]), "real")
+    assert told["backend"] == "xllamacpp"
+
+
+def test_an_edit_with_kubectl_is_applied_on_every_node(kube: Kube, tmp_path: object) -> None:
+    pods = all_up(kube)
+    before = {pod.name: own_entry(pod, "everywhere")["pid"] for pod in pods}
+    (name,) = (each["metadata"]["name"] for each in kube.of("ConfigMap"))
+
+    def edit(old: str, new: str) -> None:
+        folder = kube.folder
+        kube.kubectl.do("edit", "configmap", name, editor=replacing(folder, old, new))
+
+    edit("{name: everywhere, ", "{name: everywhere, aliases: [gpt-4o-mini], ")
+    for pod in pods:
+        wait_until(
+            lambda pod=pod: own_entry(pod, "everywhere")["aliases"] == ["gpt-4o-mini"],  # type: ignore[misc]
+            what=f"the alias at {pod.name}",
+        )
+        assert own_entry(pod, "everywhere")["pid"] == before[pod.name]
+        assert ask(pod.url, "gpt-4o-mini")[0] == TOKENS
+
+    edit("--first-byte-after 0.1", "--first-byte-after 0.11")
+    for pod in pods:
+        wait_until(
+            lambda pod=pod: own_entry(pod, "everywhere")["pid"] not in (None, before[pod.name]),  # type: ignore[misc]
+            what=f"a new process at {pod.name}\n{pod.log[-3000:]}",
+            seconds=120,
+        )
+    added = "    - {name: added, nodes: all, source: gguf/test_model, backend: llama-server-cpu}"
+    edit("^    - {name: long", f"{added}\\n    - {{name: long")
+    for pod in pods:
+        wait_serving(pod, "added")
+        assert pod.restarts == []
+
+
+def test_pods_are_replaced_one_by_one_and_no_request_fails(kube: Kube) -> None:
+    """A stream of the only replica there is, begun before its pod was deleted, ends whole."""
+    pods = all_up(kube)
+    wait_serving(pods[1], "long", ["node-b"])
+    with (
+        chats_by_sdk(ServiceEntrances(kube=kube), "everywhere", 8, max_retries=0) as load,
+        openai.OpenAI(base_url=f"{pods[1].url}/v1", api_key="none", max_retries=0) as client,
+        client.chat.completions.create(model="long", messages=HELLO, stream=True) as held,
+    ):
+        next(held)
+        load.wait_more(20)
+        successors = []
+        for successor in kube.roll_out():
+            successors.append(successor)
+            load.wait_more(20)
+            if successor.node is pods[1].node:
+                chunks = [chunk.choices[0].finish_reason for chunk in held]
+                assert chunks[-1] == "stop"
+                assert len(chunks) >= 59
+    assert load.failed == []
+    assert [pod.node.name for pod in successors] == [*NODES]
+    for pod in pods:
+        assert (pod.killed, pod.restarts) == (0, ["exit 0"])
+    seen = view(successors[0])
+    assert {each["pod_name"] for each in seen.values()} >= {pod.name for pod in successors}
+
+
+def test_a_container_that_is_killed_comes_back_with_its_files(kube: Kube) -> None:
+    pod = all_up(kube)[0]
+    wait_serving(pod, "real", ["node-a"])
+    fetched = _fetched(pod.url)
+    assert pod.container is not None
+    first, container = pod.container.first, pod.container
+    assert first is not None
+    pids = pod.container.pids()
+    restarts = len(pod.restarts)
+    os.kill(first, signal.SIGKILL)
+    wait_until(lambda: len(pod.restarts) > restarts, what="it has ended")
+    assert not any(os.path.exists(f"/proc/{pid}") for pid in pids)
+    pod.wait_ready()
+    assert pod.container is not container
+    wait_serving(pod, "real", ["node-a"])
+    assert ask(pod.url, "real")[1] == "node-a/real"
+    assert _fetched(pod.url) == 0.0 != fetched
+
+
+def _fetched(url: str) -> float:
+    """Bytes that this agent has had from the hub since it started."""
+    lines = httpx.get(f"{url}/metrics", trust_env=False).text.splitlines()
+    return sum(
+        float(line.split()[1])
+        for line in lines
+        if line.startswith("xgen_hub_transfer_bytes_total{") and "download" in line
+    )
