@@ -78,6 +78,7 @@ class Pod:
     deleted_at: float | None = None
     ready_at: float | None = None
     container: Container | None = None
+    health: Health | None = None
     _gone: threading.Event = field(default_factory=threading.Event)
     _deleted: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
@@ -197,6 +198,7 @@ class Pod:
         running.wait_started()
         self.container = running
         state = health(container, running, self.facts.ip, quicker=self.kubelet.quicker)
+        self.health = state
         try:
             while running.exited is None and state.fallen is None and not self._deleted.is_set():
                 state.look()

@@ -121,7 +121,12 @@ def wait_serving(pod: Pod, model: str, nodes: Sequence[str] = NODES) -> dict[str
     try:
         return wait_for(look, what=f"{model} served by {nodes}", seconds=90)
     except AssertionError as exc:
-        raise AssertionError(f"{exc}\n{view(pod)}\n{pod.log[-4000:]}") from exc
+        seen = [
+            (node, server["reason"], entry["name"], entry["state"], entry["reason"])
+            for node, server in view(pod).items()
+            for entry in server["models"]
+        ]
+        raise AssertionError(f"{exc}\n{seen}\n{pod.log[-4000:]}") from exc
 
 
 def own_entry(pod: Pod, model: str) -> Entry:

@@ -17,12 +17,13 @@ Object = dict[str, Any]
 @dataclass(kw_only=True)
 class Probe:
     """`verdict`: None until it has an own one. `quicker`: how many times as often it asks as it is
-    told to; its limits stay."""
+    told to; its limits stay. `asked`: how often it has."""
 
     said: Object
     ask: Callable[[Object, float], bool]
     quicker: float = 1.0
     verdict: bool | None = None
+    asked: int = 0
     _next: float = 0.0
     _run: int = 0
     _last: bool | None = None
@@ -36,6 +37,7 @@ class Probe:
             return
         good = self.ask(self.said, self.said.get("timeoutSeconds", 1))
         self._next = time.monotonic() + self.said.get("periodSeconds", 10) / self.quicker
+        self.asked += 1
         self._run = self._run + 1 if good == self._last else 1
         self._last = good
         wanted = ("successThreshold", 1) if good else ("failureThreshold", 3)
