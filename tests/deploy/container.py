@@ -58,6 +58,7 @@ class Identity:
             f"--groups={groups}" if groups else "--clear-groups",
             *("--inh-caps=-all", f"--bounding-set={bounding}"),
             *(() if self.may_gain else ("--no-new-privs",)),
+            "--pdeathsig=keep",  # of unshare, which a change of identity clears
             "--",
         ]
 

@@ -7,6 +7,7 @@ kubectl ── API server ── kubelet of each node ── pods, each in a net
 
 import base64
 import itertools
+import signal
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -149,10 +150,11 @@ class Kube:
         """At the end of a test, without waiting for what is in flight."""
         for pod in self.pods.values():
             pod.delete()
-        for pod in self.pods.values():
-            if pod.container is not None and pod.container.exited is None:
-                pod.container.process.kill()
+        for pod in list(self.pods.values()):
+            if pod.container is not None:
+                pod.container.send(signal.SIGKILL)
             pod.wait_gone()
+            self._forget(pod)
 
     def _check_fits(self, node: Node, spec: Object) -> None:
         missing = spec.get("nodeSelector", {}).items() - node.labels.items()

@@ -154,11 +154,11 @@ class Pod:
         self._thread.join()
 
     def wait_ready(self, *, seconds: float = 90.0) -> None:
-        wait_until(
-            lambda: self.ready,
-            what=f"{self.name} is ready; {self.waiting} {self.restarts}\n{self.log[-4000:]}",
-            seconds=seconds,
-        )
+        try:
+            wait_until(lambda: self.ready, what=f"{self.name} is ready", seconds=seconds)
+        except AssertionError as exc:
+            told = f"{exc}; {self.waiting} {self.restarts}\n{self.log[-4000:]}"
+            raise AssertionError(told) from exc
 
     def refresh(self) -> None:
         """Its volumes, after ConfigMaps or Secrets have changed."""

@@ -3,6 +3,7 @@
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -48,8 +49,14 @@ def pod(lasting: Kube) -> Iterator[Pod]:
     lasting.end_all()
 
 
+def sign(pod: Pod) -> Path:
+    """The file that the model waits for."""
+    return pod.node.machine / "var" / "lib" / "xgen-model" / "models" / "go"
+
+
 def finish_loading(pod: Pod) -> None:
-    (pod.node.machine / "var" / "lib" / "xgen-model" / "models" / "go").touch()
+    sign(pod).parent.mkdir(parents=True, exist_ok=True)
+    sign(pod).touch()
     pod.wait_ready()
     wait_serving(pod, "slow", ["node-a"])
 
@@ -59,7 +66,7 @@ def test_a_model_that_loads_for_long_is_not_killed_by_a_probe(pod: Pod) -> None:
         state = pod.health
         return 0 if state is None or state.liveness is None else state.liveness.asked
 
-    (pod.node.machine / "var/lib/xgen-model/models/go").unlink(missing_ok=True)
+    sign(pod).unlink(missing_ok=True)
     wait_until(lambda: asked() > 3 * _LIVENESS["failureThreshold"], what="liveness has asked")
     assert not pod.ready
     assert own_entry(pod, "slow")["state"] == "loading"
