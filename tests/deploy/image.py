@@ -1,13 +1,12 @@
 """The image, as far as a test without a container engine has one: what it starts, and with what."""
 
-import json
-import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.deploy.container import Mount
+from tests.deploy.dockerfile import parse
 from tests.e2e.agent import REPOSITORY, llama_server_stand_in
 
 DOCKERFILE = REPOSITORY / "deploy" / "image" / "Dockerfile"
@@ -30,18 +29,10 @@ class Image:
     mounts: Sequence[Mount] = ()
 
 
-@dataclass(kw_only=True)
-class _Stage:
-    """What the last stage of a Dockerfile says, for each instruction its last words."""
-
-    said: dict[str, str] = field(default_factory=dict)
-    env: dict[str, str] = field(default_factory=dict)
-
-
 def image(folder: Path) -> Image:
     """The one for CPUs, whose llama-server is the stand-in; our own environment has xllamacpp."""
-    stage = _last_stage(DOCKERFILE.read_text(encoding="utf-8"))
-    uid, _, gid = stage.said["USER"].partition(":")
+    config = parse(DOCKERFILE.read_text(encoding="utf-8")).config("final", {"VARIANT": "cpu"})
+    uid, _, gid = config.user.partition(":")
     own, engines = folder / "own", folder / "engines"
     (own / "bin").mkdir(parents=True)
     command = own / "bin" / "xgen-model"
@@ -50,27 +41,14 @@ def image(folder: Path) -> Image:
     engines.mkdir()
     llama_server_stand_in(engines).chmod(0o755)
     return Image(
-        entrypoint=json.loads(stage.said["ENTRYPOINT"]),
-        cmd=json.loads(stage.said["CMD"]),
-        env={**stage.env, "PATH": _PATH, "XGEN_LLAMA_SERVER": f"{_ENGINES}/llama-server"},
+        entrypoint=[*config.entrypoint],
+        cmd=[*config.command],
+        env={**config.env, "PATH": _PATH, "XGEN_LLAMA_SERVER": f"{_ENGINES}/llama-server"},
         uid=int(uid),
         gid=int(gid),
-        folder=stage.said["WORKDIR"],
+        folder=config.folder,
         mounts=(
             Mount(source=own, target=_OWN, read_only=True),
             Mount(source=engines, target=_ENGINES, read_only=True),
         ),
     )
-
-
-def _last_stage(text: str) -> _Stage:
-    stage = _Stage()
-    lines = [line for line in text.splitlines() if not line.startswith("#")]
-    for line in "\n".join(lines).replace("\\\n", " ").splitlines():
-        word, _, rest = line.strip().partition(" ")
-        if word == "FROM":
-            stage = _Stage()
-        elif word == "ENV":
-            stage.env |= dict(each.split("=", 1) for each in shlex.split(rest))
-        stage.said[word] = rest.strip()
-    return stage

@@ -255,11 +255,12 @@ class Pod:
         if running.exited is None:
             self._call_hook(container, running, deadline)
             running.send(signal.SIGTERM)
-        while running.exited is None:
-            if time.monotonic() > deadline:
-                self.killed += 1
-                running.send(signal.SIGKILL)
+        while running.exited is None and time.monotonic() < deadline:
             time.sleep(_LOOK_SECONDS)
+        if running.exited is None:
+            self.killed += 1
+            running.send(signal.SIGKILL)
+            running.process.wait(60)
 
     def _call_hook(self, container: Object, running: Container, deadline: float) -> None:
         hook = container.get("lifecycle", {}).get("preStop")

@@ -26,10 +26,10 @@ NODES = ("node-a", "node-b", "node-c")
 SLOW = '{STAND_IN: "--probe-well --first-byte-after 0.1 --chunk-interval 0.1"}'
 _QUICKER = 5
 """How many times as often as in a real cluster the probes ask: their periods are the chart's."""
+_SCENARIO = helm.CHART / "scenarios" / "cpu-laptop.yaml"
 _VALUES: Entry = {
     "workloadKind": "DaemonSet",
-    "gpu": {"vendor": "none"},
-    "hub": {"location": "/hub", "volume": {"hostPath": {"path": "/hub", "type": "Directory"}}},
+    "cluster": {"enabled": True},
     "settings": {"allowEngineEnv": ["STAND_IN"], "logFormat": "json"},
     "shutdown": {"preStopSeconds": 2},
     "minReadySeconds": 1,
@@ -45,7 +45,7 @@ def release(
     secrets: Mapping[str, Mapping[str, str]] | None = None,
     **values: Any,
 ) -> Iterator[Kube]:
-    """The chart's objects on three nodes, with no pod yet.
+    """The chart's objects on three nodes without GPUs, with no pod yet.
 
     Args:
         files: The manifest's, by name.
@@ -55,13 +55,13 @@ def release(
         pytest.skip(helm.MISSING)
     written = folder / "values.json"
     written.write_text(json.dumps({**_VALUES, "manifest": {"files": files}, **values}))
-    objects = helm.render("-f", str(written), home=folder)
+    objects = helm.render("-f", str(_SCENARIO), "-f", str(written), home=folder)
     hub = folder / "hub"
     _fill(hub)
     nodes = [Node(name=name, machine=folder / name) for name in NODES]
     for node in nodes:
-        node.machine.mkdir()
-        (node.machine / "hub").symlink_to(hub)
+        (node.machine / "srv").mkdir(parents=True)
+        (node.machine / "srv" / "hub").symlink_to(hub)
     (folder / "kube").mkdir()
     with kube_of(
         objects,

@@ -48,7 +48,7 @@ def lasting(tmp_path_factory: pytest.TempPathFactory, net: Network) -> Iterator[
         net,
         {"models.yaml": _MANIFEST},
         secrets=_CLUSTER_TOKEN,
-        cluster={"existingSecret": "cluster-token"},
+        cluster={"enabled": True, "existingSecret": "cluster-token"},
     ) as kube:
         yield kube
 
