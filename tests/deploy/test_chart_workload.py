@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.deploy.helm import HELM, MISSING
 from tests.deploy.rendering import Chart
@@ -90,6 +91,51 @@ def test_the_grace_period_covers_all_that_an_end_takes(chart: Chart) -> None:
 
 def test_what_passes_through_a_node_counts_where_its_own_drain_is_short(chart: Chart) -> None:
     assert chart({"shutdown": {"drainSeconds": 5}}).pod()["terminationGracePeriodSeconds"] == 107
+
+
+def _model(**timeouts: Any) -> dict[str, Any]:
+    return {"name": "slow", "timeouts": timeouts}
+
+
+@pytest.mark.parametrize(
+    ("spec", "seconds"),
+    [
+        ({"models": [{"name": "usual"}, _model(drain="10m")]}, 647),
+        ({"models": [_model(drain=90, stop="30s", kill="20s")]}, 162),
+        ({"defaults": {"timeouts": {"drain": "1h"}}, "models": [{"name": "slow"}]}, 3647),
+        ({"defaults": {"timeouts": {"drain": "1h"}}, "models": [_model(drain="2m")]}, 167),
+    ],
+)
+@pytest.mark.parametrize("text", [False, True])
+def test_a_model_that_ends_longer_than_a_pod_is_refused(
+    spec: dict[str, Any], seconds: int, text: bool, chart: Chart
+) -> None:
+    written: Any = {"kind": "ModelManifest", "spec": spec}
+    if text:
+        written = f"kind: ModelManifest\nspec: {{models: []}}\n---\n{yaml.safe_dump(written)}"
+    files = {"manifest": {"files": {"a.yaml": written}}}
+    said = f"slow may take {seconds} s to end, and a pod has 107"
+    assert said in chart.refusal(files)
+    enough = chart({**files, "shutdown": {"gracePeriodSeconds": seconds}})
+    assert enough.pod()["terminationGracePeriodSeconds"] == seconds
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "",
+        "[1, 2",
+        "just text",
+        "- 1",
+        "spec: {models: {a: b}}",
+        "spec: {models: [1]}",
+        "spec: {models: [{name: a, timeouts: 5}]}",
+        "spec: {defaults: {timeouts: 5}, models: [{name: a, timeouts: {drain: long}}]}",
+    ],
+)
+def test_a_manifest_that_is_none_is_left_to_the_agent_to_judge(written: str, chart: Chart) -> None:
+    release = chart({"manifest": {"files": {"a.yaml": written}}})
+    assert release.one("ConfigMap")["data"]["a.yaml"].strip() == written
 
 
 def test_probes_outlast_a_load_and_an_agent_that_is_started_anew(chart: Chart) -> None:

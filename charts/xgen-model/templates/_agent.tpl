@@ -34,6 +34,11 @@ group, KILL, and room for an agent that a crash in the middle of it starts anew.
 {{- add $shutdown.preStopSeconds (max $shutdown.drainSeconds 60) $shutdown.stopSeconds 2 $shutdown.killSeconds 15 -}}
 {{- end -}}
 
+{{/* What a pod has. */}}
+{{- define "xgen-model.graceSeconds" -}}
+{{- .Values.shutdown.gracePeriodSeconds | default (include "xgen-model.neededGraceSeconds" .) | int -}}
+{{- end -}}
+
 {{- define "xgen-model.manifestPlace" -}}
 {{- $manifest := .Values.manifest -}}
 {{- if eq $manifest.source "mount" -}}

@@ -30,7 +30,7 @@ spec:
   {{- with $values.schedulerName }}
   schedulerName: {{ . }}
   {{- end }}
-  terminationGracePeriodSeconds: {{ $values.shutdown.gracePeriodSeconds | default (include "xgen-model.neededGraceSeconds" .) | int }}
+  terminationGracePeriodSeconds: {{ include "xgen-model.graceSeconds" . }}
   securityContext:
     {{- toYaml $values.podSecurityContext | nindent 4 }}
   {{- with include "xgen-model.nodeSelector" . | fromJson }}
