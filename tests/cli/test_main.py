@@ -90,7 +90,7 @@ def test_a_pipe_that_is_closed_is_silent() -> None:
 @pytest.mark.parametrize(
     ("typed", "offered"),
     [
-        ("xgen-model st", "status"),
+        ("xgen-model sta", "status"),
         ("xgen-model status --wa", "--watch"),
         ("xgen-model validate --output gith", "github"),
     ],
