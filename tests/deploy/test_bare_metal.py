@@ -13,7 +13,7 @@ from tests.e2e.agent import MINIMAL_GGUF, STAND_IN, llama_server_stand_in
 from tests.e2e.manifests import manifest, model
 from tests.waiting import wait_for, wait_until
 
-pytestmark = [pytest.mark.timeout(900), pytest.mark.xdist_group("bare-metal")]
+pytestmark = pytest.mark.timeout(900)
 
 UNIT = "xgen-model.service"
 INSTALL = "/systemd/install.sh"
@@ -53,8 +53,8 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
 
 
 @pytest.fixture(scope="module")
-def host(bare: Machine) -> Machine:
-    """With the agent installed from wheels alone, and one model that serves."""
+def host(bare: Machine) -> Iterator[Machine]:
+    """With the agent installed from wheels alone, and one model that serves; in the end it goes."""
     planned = bare.run(INSTALL, "--wheelhouse", "/wheels", "--dry-run")
     assert "would run: systemctl enable --quiet xgen-model.service" in planned
     assert bare.shell("ls -d /opt/xgen-model /etc/xgen-model 2>/dev/null", check=False) == ""
@@ -65,7 +65,22 @@ def host(bare: Machine) -> Machine:
     bare.shell("install -m 644 /shared/models.yaml /etc/xgen-model/manifest/models.yaml")
     bare.run(INSTALL)
     loaded(bare)
-    return bare
+    yield bare
+    uninstall(bare)
+
+
+def uninstall(host: Machine) -> None:
+    """It goes without a trace but for what was asked to stay, and then with that."""
+    pid = loaded(host)
+    host.run(INSTALL, "--uninstall")
+    assert not is_alive(host, pid)
+    places = "/opt/xgen-model /usr/local/bin/xgen-model /etc/systemd/system/xgen-model*"
+    gone = f"ls -d {places} 2>/dev/null"
+    assert host.shell(gone, check=False) == ""
+    assert host.shell("ls /etc/xgen-model/manifest /var/lib/xgen-model/models").count("\n") > 2
+    host.run(INSTALL, "--uninstall", "--purge")
+    left = "ls -d /etc/xgen-model /var/lib/xgen-model 2>/dev/null; getent passwd xgen-model"
+    assert host.shell(left, check=False) == ""
 
 
 def view(host: Machine) -> Any:
@@ -183,16 +198,3 @@ def test_one_command_stops_all_of_it_and_one_starts_it_again(host: Machine) -> N
     assert not is_alive(host, pid)
     host.run("systemctl", "start", UNIT)
     assert loaded(host) != pid
-
-
-def test_it_goes_without_a_trace_but_for_what_was_asked_to_stay(host: Machine) -> None:
-    pid = loaded(host)
-    host.run(INSTALL, "--uninstall")
-    assert not is_alive(host, pid)
-    places = "/opt/xgen-model /usr/local/bin/xgen-model /etc/systemd/system/xgen-model*"
-    gone = f"ls -d {places} 2>/dev/null"
-    assert host.shell(gone, check=False) == ""
-    assert host.shell("ls /etc/xgen-model/manifest /var/lib/xgen-model/models").count("\n") > 2
-    host.run(INSTALL, "--uninstall", "--purge")
-    left = "ls -d /etc/xgen-model /var/lib/xgen-model 2>/dev/null; getent passwd xgen-model"
-    assert host.shell(left, check=False) == ""
