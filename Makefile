@@ -50,7 +50,7 @@ image:  ## a container image: make image VARIANT=vllm-cuda; docs/images.md
 	$(BUILDER) build --file deploy/image/Dockerfile --tag "$(IMAGE):$$version-$(VARIANT)" \
 	  --build-arg VARIANT=$(VARIANT) --build-arg VERSION="$$version" \
 	  --build-arg REVISION="$$(git describe --always --abbrev=40 --dirty)" \
-	  --build-arg CREATED="$$(git show --no-patch --format=%cI HEAD)" $(IMAGE_ARGS) .
+	  --build-arg CREATED="$$(git show --no-patch --format=%cI HEAD)" $(strip $(IMAGE_ARGS)) .
 
 engines: $(AIPERF) $(VLLM) $(LLAMA_CPP_PYTHON)  ## what test-engines installs: 10 min
 

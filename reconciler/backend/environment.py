@@ -33,6 +33,8 @@ _INHERITED_PREFIX = "LC_"
 _ALWAYS = {
     "HF_HUB_OFFLINE": "1",
     "TRANSFORMERS_OFFLINE": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "DO_NOT_TRACK": "1",
     # setproctitle would overwrite the memory that /proc/PID/environ shows, and with it the nonce.
     "SPT_NOENV": "1",
     "PYTHONUNBUFFERED": "1",

@@ -75,7 +75,6 @@ def _variables(spec: ModelSpec, build: Build, site: Site) -> dict[str, str]:
     return {
         "VLLM_API_KEY": site.api_key,
         "VLLM_NO_USAGE_STATS": "1",
-        "DO_NOT_TRACK": "1",
         # Nothing that lies in the agent's working directory is imported.
         "PYTHONSAFEPATH": "1",
         **_search_path(build, site),

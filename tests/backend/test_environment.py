@@ -58,6 +58,8 @@ def test_takes_over_a_short_list_of_the_agents_own_variables() -> None:
         "HIP_VISIBLE_DEVICES": "-1",
         "HF_HUB_OFFLINE": "1",
         "TRANSFORMERS_OFFLINE": "1",
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "DO_NOT_TRACK": "1",
         "SPT_NOENV": "1",
         "GGML_NO_BACKTRACE": "1",
         "PYTHONUNBUFFERED": "1",
