@@ -57,11 +57,10 @@ def test_the_manifest_that_it_brings_is_a_valid_one(scenario: str, tmp_path: Pat
     for name, text in texts:
         path = tmp_path / name
         path.write_text(text, encoding="utf-8")
+        peers = release.environment()["XGEN_PEERS"]
+        command = ["-m", "reconciler", "validate", "--peers", peers, str(path)]
         done = subprocess.run(
-            [sys.executable, "-m", "reconciler", "validate", str(path)],
-            capture_output=True,
-            text=True,
-            check=False,
+            [sys.executable, *command], capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stdout + done.stderr
     brings = {"k3s-nvidia", "air-gapped", "device-plugin"}
