@@ -63,6 +63,7 @@ def test_the_manifest_that_it_brings_is_a_valid_one(scenario: str, tmp_path: Pat
             [sys.executable, *command], capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stdout + done.stderr
+        assert "warning" not in done.stdout + done.stderr
     brings = {"k3s-nvidia", "air-gapped", "device-plugin"}
     assert bool(texts) == (scenario in brings)
 
