@@ -202,17 +202,16 @@ def test_more_of_a_pod(chart: Chart) -> None:
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
-        ({}, "ghcr.io/xgen-io/xgen-model:0.1.0-vllm-cuda"),
-        ({"gpu": {"vendor": "none"}}, "ghcr.io/xgen-io/xgen-model:0.1.0-cpu"),
-        ({"image": {"variant": "llama-cuda"}}, "ghcr.io/xgen-io/xgen-model:0.1.0-llama-cuda"),
+        ({}, "xgen-model:0.1.0-vllm-cuda"),
+        ({"gpu": {"vendor": "none"}}, "xgen-model:0.1.0-cpu"),
+        ({"image": {"variant": "llama-cuda"}}, "xgen-model:0.1.0-llama-cuda"),
         (
             {"image": {"registry": "mirror.local:5000", "repository": "m", "tag": "x"}},
             "mirror.local:5000/m:x",
         ),
-        ({"image": {"registry": "", "repository": "m"}}, "m:0.1.0-vllm-cuda"),
         (
             {"image": {"digest": "sha256:" + "0" * 64}},
-            "ghcr.io/xgen-io/xgen-model@sha256:" + "0" * 64,
+            "xgen-model@sha256:" + "0" * 64,
         ),
     ],
 )

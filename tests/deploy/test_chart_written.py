@@ -114,6 +114,7 @@ def test_the_notes_say_how_to_reach_it_and_what_is_missing(chart: Chart) -> None
 
     bare = notes()
     assert "xgen-xgen-model.models.svc.cluster.local:8000/v1" in bare
+    assert "each host needs xgen-model:" in bare
     assert "there is no manifest yet" in bare
     assert "hub.location is empty" in bare
     assert "there is a PriorityClass xgen-prod-serving" in bare
@@ -121,6 +122,7 @@ def test_the_notes_say_how_to_reach_it_and_what_is_missing(chart: Chart) -> None
     full = notes(
         "--set", "manifest.existingConfigMap=prod,hub.location=s3://m,hub.existingSecret=h",
         "--set", "priorityClass.create=true,gpu.vendor=none,cluster.existingSecret=t",
+        "--set", "image.registry=r",
     )  # fmt: skip
-    for word in ("MISSING", "CHECK", "without"):
+    for word in ("MISSING", "CHECK", "without", "each host needs"):
         assert word not in full
