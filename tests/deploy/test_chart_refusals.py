@@ -109,6 +109,8 @@ def test_a_value_that_cannot_be_is_refused(values: dict[str, Any], chart: Chart)
         ({"hub": {"location": "/hub"}}, "say in hub.volume"),
         ({"hub": {"location": "s3://m", "volume": {"emptyDir": {}}}}, "has to be a directory"),
         ({"hub": {"existingSecret": "h"}}, "set hub.location: s3://BUCKET"),
+        ({"service": {"ipFamilies": ["IPv4", "IPv6"]}}, 'set listenHost: "[::]"'),
+        ({"service": {"ipFamilyPolicy": "RequireDualStack"}}, "agents listen on 0.0.0.0"),
         ({"cluster": {"enabled": False, "existingSecret": "t"}}, "cluster.enabled is false"),
         ({"ingress": {"enabled": True}}, "give ingress.hosts"),
         ({"networkPolicy": {"egress": {"enabled": True}}}, "set networkPolicy.enabled"),

@@ -86,6 +86,9 @@
 {{- if and (or $hub.endpoint $hub.existingSecret) (not (hasPrefix "s3://" $hub.location)) -}}
 {{- fail "hub.endpoint and hub.existingSecret are an S3 store's: set hub.location: s3://BUCKET" -}}
 {{- end -}}
+{{- if and (or (has "IPv6" .Values.service.ipFamilies) (eq .Values.service.ipFamilyPolicy "RequireDualStack")) (not (hasPrefix "[" .Values.listenHost)) -}}
+{{- fail (printf "service leads to IPv6 addresses of pods, and agents listen on %s: set listenHost: \"[::]\"" .Values.listenHost) -}}
+{{- end -}}
 {{- if and .Values.cluster.existingSecret (not .Values.cluster.enabled) -}}
 {{- fail "cluster.existingSecret is a token for peers, but cluster.enabled is false" -}}
 {{- end -}}
