@@ -118,11 +118,17 @@ async def let_through(
 ) -> None:
     """Let the requests end that other nodes work on: their answers pass through this agent.
 
-    New ones are passed on until this node's backends have `ended`, but no longer than
-    `passing_on_seconds`; then `refuse` is called. `seconds`: for all of it.
+    New ones are passed on while anything keeps the agent up, its own backends until they have
+    `ended` or such an answer, but no longer than `passing_on_seconds`; then `refuse` is called.
+    `seconds`: for all of it.
     """
+
+    async def nothing_stays() -> None:
+        await ended.wait()
+        await away.wait_none_away()
+
     by = asyncio.get_running_loop().time() + seconds
-    await _first_of(ended.wait(), hurry.hurried.wait(), seconds=min(seconds, passing_on_seconds))
+    await _first_of(nothing_stays(), hurry.hurried.wait(), seconds=min(seconds, passing_on_seconds))
     refuse()
     if not (waits_for := away.passing()):
         return

@@ -163,7 +163,7 @@ class Delivery:
                 served_by = f"{remote.peer.node}/{name}".encode()
             asked.watch.at_model(gateway.metrics.elsewhere(name, str(remote.peer.node)))
             asked.body.drop()
-            client = self._client(name, heartbeat, served_by, visit, by_agent=True)
+            client = self._client(name, heartbeat, served_by, visit, peer=str(remote.peer.node))
             await self._relay(response, client, visit)
             return None
 
@@ -174,7 +174,7 @@ class Delivery:
         served_by: bytes,
         request: Request | Visit,
         *,
-        by_agent: bool = False,
+        peer: str | None = None,
     ) -> Client:
         asked = self._asked
         return Client(
@@ -186,7 +186,7 @@ class Delivery:
             request=request,
             request_id=self._request_id,
             on_first_byte=asked.watch.first_byte,
-            by_agent=by_agent,
+            peer=peer,
             extra=asked.extra,
         )
 

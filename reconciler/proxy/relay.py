@@ -12,7 +12,7 @@ import msgspec
 from starlette.types import Message, Send
 
 from reconciler.errors import Transient
-from reconciler.proxy import error_shape, errors, headers
+from reconciler.proxy import error_shape, errors, headers, unready
 from reconciler.proxy.error_shape import ErrorShape
 from reconciler.proxy.errors import Header, Problem
 from reconciler.proxy.exchange import BODY_FOLLOWS
@@ -41,9 +41,9 @@ class Progress(Protocol):
 @dataclass(slots=True, kw_only=True)  # not frozen: that costs some microseconds a request
 class Client:
     """Whoever asked. `send`: past the heartbeat, for an answer that is here as a whole.
-    `on_first_byte`: called when the engine's first one is here. `by_agent`: another agent answers,
-    not an engine. `extra`: headers of ours. `last_piece`: of an answer that broke off, what came
-    last.
+    `on_first_byte`: called when the engine's first one is here. `peer`: the node whose agent
+    answers; None: an engine of ours does. `extra`: headers of ours. `last_piece`: of an answer that
+    broke off, what came last.
     """
 
     send: Send
@@ -54,7 +54,7 @@ class Client:
     request: Progress
     request_id: bytes
     on_first_byte: Callable[[], None]
-    by_agent: bool = False
+    peer: str | None = None
     extra: Sequence[Header] = ()
     last_piece: bytes = b""
 
@@ -79,7 +79,7 @@ async def relay(response: aiohttp.ClientResponse, client: Client) -> None:
     """
     heartbeat, content = client.heartbeat, response.content
     answer_headers = headers.to_client(
-        response.raw_headers, served_by=client.served_by, by_agent=client.by_agent
+        response.raw_headers, served_by=client.served_by, by_agent=client.peer is not None
     )
     answer_headers += client.extra
     begun = await heartbeat.stop_beginning()
@@ -103,11 +103,18 @@ async def relay(response: aiohttp.ClientResponse, client: Client) -> None:
                 await _as_it_comes(content, client)
     except (aiohttp.ClientError, OSError) as exc:
         if (is_stream or begun) and not _says_an_error(client.last_piece):
-            event = client.error_event(errors.backend_lost_midway(client.model))
+            event = client.error_event(_lost_midway(client))
             await heartbeat.send(event if heartbeat.between_events else b"\n\n" + event)
-        cause = f"cannot read on from the backend of {client.model}: {exc}"
+        who = "the backend" if client.peer is None else f"node {client.peer}"
+        cause = f"cannot read the answer of {client.model} on from {who}: {exc}"
         raise BackendLostMidway(cause) from exc
     await heartbeat.end()
+
+
+def _lost_midway(client: Client) -> Problem:
+    if client.peer is None:
+        return errors.backend_lost_midway(client.model)
+    return unready.peer_lost_midway(client.model, client.peer)
 
 
 async def fail(problem: Problem, client: Client) -> None:

@@ -175,6 +175,14 @@ def peer_lost(model: str, node: str) -> Problem:
     return Problem(status=502, code="peer_lost", message=message, model=model)
 
 
+def peer_lost_midway(model: str, node: str) -> Problem:
+    message = (
+        f"cannot finish the answer of model {model!r}: node {node} went away or fell silent, its "
+        "answer is not valid HTTP, or this agent ends"
+    )
+    return Problem(status=502, code="peer_lost", message=message, model=model)
+
+
 def peer_refused(model: str, node: str, status: int) -> Problem:
     return Problem(
         status=503,

@@ -3,6 +3,7 @@
 import asyncio
 from contextlib import ExitStack
 
+import pytest
 from structlog.testing import capture_logs
 
 from reconciler.apply.stop import Hurry
@@ -38,35 +39,50 @@ class _Traffic:
             before.close()
 
 
-async def test_steady_traffic_does_not_hold_up_the_end_once_the_backends_have_ended() -> None:
-    traffic, ended = _Traffic(), asyncio.Event()
+async def test_new_requests_are_passed_on_while_an_answer_passes_through() -> None:
+    """Also once this node's backends have ended: it is up and has peers that serve the model."""
+    visits, ended, refused = Visits(), asyncio.Event(), asyncio.Event()
+    ended.set()
     async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
-        tasks.create_task(traffic.run())
-        passing = tasks.create_task(
-            let_through(
-                traffic.visits,
-                Hurry(),
-                traffic.refused.set,
-                ended,
-                seconds=_FOREVER,
-                passing_on_seconds=_FOREVER,
+        with visits.begin(_MODEL, _PEER, streams=True):
+            passing = tasks.create_task(
+                let_through(
+                    visits,
+                    Hurry(),
+                    refused.set,
+                    ended,
+                    seconds=_FOREVER,
+                    passing_on_seconds=_FOREVER,
+                )
             )
-        )
-        await traffic.goes_on.wait()
-        assert not passing.done()
-        assert not traffic.refused.is_set()
+            for _ in range(10):
+                await asyncio.sleep(0)
+            assert not refused.is_set()
+        await passing
+    assert refused.is_set()
+
+
+async def test_an_idle_agent_refuses_as_soon_as_its_backends_have_ended() -> None:
+    ended, refused = asyncio.Event(), asyncio.Event()
+    ended.set()
+    async with asyncio.timeout(60):
+        await let_through(Visits(), Hurry(), refused.set, ended, seconds=_FOREVER)
+    assert refused.is_set()
+
+
+@pytest.mark.parametrize("backends_end", [True, False])
+async def test_steady_traffic_is_not_passed_on_for_ever(backends_end: bool) -> None:
+    traffic, ended = _Traffic(), asyncio.Event()
+    if backends_end:
         ended.set()
-
-
-async def test_new_requests_are_not_passed_on_for_as_long_as_a_backend_drains() -> None:
-    traffic = _Traffic()
     async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
         tasks.create_task(traffic.run())
+        await traffic.goes_on.wait()
         await let_through(
             traffic.visits,
             Hurry(),
             traffic.refused.set,
-            asyncio.Event(),
+            ended,
             seconds=_FOREVER,
             passing_on_seconds=0.05,
         )

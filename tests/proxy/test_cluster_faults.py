@@ -193,6 +193,7 @@ async def test_a_peer_that_is_lost_in_its_answer_leaves_it_cut(llm: StandIn) -> 
         reader, _ = await nodes["a"].send_raw({**ASK, "stream": True})
         said = await reader.read()
         assert said.count(b'data: {"error"') == 1
+        assert (b'"code":"peer_lost"' in said, b"node node-z" in said) == (True, True)
         assert not said.endswith(b"0\r\n\r\n")
         assert len(came) == 1
 
@@ -205,6 +206,7 @@ async def test_one_that_says_itself_that_it_failed_is_not_said_twice(
         reader, _ = await nodes["a"].send_raw({**ASK, "stream": True})
         said = await reader.read()
         assert said.count(b'data: {"error"') == 1
+        assert b'"code":"backend_lost"' in said
         assert not said.endswith(b"0\r\n\r\n")
 
 
