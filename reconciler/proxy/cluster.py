@@ -11,7 +11,7 @@ import msgspec
 from starlette.types import Receive, Scope, Send
 
 from reconciler.plan.desired import ModelType
-from reconciler.proxy import errors, headers, json_text, model_list, reply, route_table
+from reconciler.proxy import errors, headers, json_text, model_list, reply, route_table, unheard
 from reconciler.proxy.board import Routes, StatusReader
 from reconciler.proxy.client import ClientLeft, WhileClientStays
 from reconciler.proxy.guard import passage
@@ -161,6 +161,8 @@ class Models:
         if because is not None and not any(route.away for route in table.routes):
             # an empty list would be taken for the truth
             await reply.send_problem(scope, send, errors.node_starting(because))
+        elif not table.routes and (fresh := unheard.lately(table.peers.unheard, time.time())):
+            await reply.send_problem(scope, send, unheard.nothing_heard(fresh))
         else:
             await reply.send_json(send, model_list.model_list(table, self._only))
 

@@ -27,7 +27,7 @@ COME_SOON: Header = (b"retry-after", b"5")
 DO_NOT_RETRY: Header = (b"x-should-retry", b"false")
 """On what waiting does not mend, instead of Retry-After. OpenAI's clients obey it; without it they
 repeat every 5xx."""
-_SHOWN_CHARACTERS = 200
+SHOWN_CHARACTERS = 200
 """Of a name that a client made up; it may be as long as a body."""
 SOON_SECONDS = 5
 LATER_SECONDS = 60
@@ -165,7 +165,7 @@ def unknown_model(name: str, known: tuple[str, ...], *, alone: bool = True) -> P
     """`known`: to this node where it is `alone`, else to the cluster."""
     who = "this node" if alone else "the cluster"
     serves = f"{who} knows {', '.join(known)}" if known else f"{who} has no models"
-    message = f"cannot find model {name[:_SHOWN_CHARACTERS]!r}: {serves}"
+    message = f"cannot find model {name[:SHOWN_CHARACTERS]!r}: {serves}"
     return Problem(
         status=404,
         code="model_not_found",
@@ -211,7 +211,7 @@ def not_of_the_type(model: Typed, listed: tuple[ModelType, ...]) -> Problem:
 
 def no_such_model(name: str, known: tuple[str, ...]) -> Problem:
     """For operators: with the names that are nearest to the one that they typed."""
-    name = name[:_SHOWN_CHARACTERS]
+    name = name[:SHOWN_CHARACTERS]
     close = difflib.get_close_matches(name, known, n=3)
     nearest = f"nearest: {', '.join(close)}; " if close else ""
     knows = f"this node knows {', '.join(known)}" if known else "this node has no models"
@@ -320,11 +320,12 @@ def waited_too_long(model: str, seconds: float) -> Problem:
     )
 
 
-def none_of_type(types: tuple[ModelType, ...]) -> Problem:
+def none_of_type(types: tuple[ModelType, ...], *, alone: bool = True) -> Problem:
+    who = "this node" if alone else "the cluster"
     return Problem(
         status=503,
         code="no_model_of_type",
-        message=f"cannot route the request: this node has no model of type {_any_of(types)}",
+        message=f"cannot route the request: {who} has no model of type {_any_of(types)}",
         headers=(DO_NOT_RETRY, NOT_STARTED),
     )
 

@@ -7,7 +7,7 @@ from reconciler.plan.desired import Affinity, Elsewhere, ModelType
 from reconciler.plan.ids import ModelName, NodeName
 from reconciler.plan.peering import Address
 from reconciler.plan.phase import State
-from reconciler.proxy import errors, unready
+from reconciler.proxy import errors, unheard, unready
 from reconciler.proxy.errors import Problem
 from reconciler.proxy.peers.peer import NOBODY, Peer, PeerModel, Peers
 from reconciler.status import Endpoint, ModelStatus, Status
@@ -158,6 +158,8 @@ def not_known(table: RouteTable, requested: str, known: tuple[str, ...], *, now:
     told = _told(table.status.elsewhere, requested)
     if told is not None:
         return _nowhere(table, told, requested)
+    if fresh := unheard.lately(table.peers.unheard, now):
+        return unheard.name_unheard(requested, fresh)
     return errors.unknown_model(requested, known, alone=not table.peers.all)
 
 
@@ -169,14 +171,16 @@ def _told(elsewhere: Sequence[Elsewhere], requested: str) -> Elsewhere | None:
 
 def _nowhere(table: RouteTable, told: Elsewhere, requested: str) -> Problem:
     """Of a model of this node's manifest that no node has."""
-    if not table.peers.all:
-        return errors.runs_nowhere(requested, told.name, f"does not run here ({told.reason})")
     named = [peer for peer in table.peers.all if peer.node in told.nodes]
     applied = table.status.revision.applied
     late = {str(each.node) for each in named if not each.reachable or each.applied != applied}
     if late:
         return unready.not_taken_up(told.name, tuple(sorted(late)))
     unknown = sorted(set(told.nodes) - {peer.node for peer in named})
+    if unknown and table.peers.unheard:
+        return unheard.model_unheard(told.name, tuple(unknown), table.peers.unheard)
+    if not table.peers.all:
+        return errors.runs_nowhere(requested, told.name, f"does not run here ({told.reason})")
     called = f"; no known node is called {' or '.join(unknown[:_NAMED])}" if unknown else ""
     return errors.runs_nowhere(requested, told.name, f"runs at no node ({told.reason}){called}")
 
@@ -296,10 +300,12 @@ def _only(table: RouteTable, wanted: Types) -> Route | Problem:
     routes = [route for type_ in wanted for route in table.by_type[type_]]
     if not routes and table.status.unknown_because is not None:
         return errors.node_starting(table.status.unknown_because)
+    if not routes and table.peers.unheard:
+        return unheard.type_unheard(wanted, table.peers.unheard)
     if not routes and table.status.revision.applied is None:
         return errors.none_of_type_yet(wanted)
     if not routes:
-        return errors.none_of_type(wanted)
+        return errors.none_of_type(wanted, alone=not table.peers.all)
     if len(routes) > 1:
         return errors.model_required(wanted, tuple(sorted(route.name for route in routes)))
     return routes[0]

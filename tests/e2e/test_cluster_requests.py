@@ -74,6 +74,30 @@ def client(both: tuple[Agent, Agent]) -> Iterator[openai.OpenAI]:
         yield made
 
 
+def test_a_model_of_a_node_that_comes_later_is_waited_for(make_agent: MakeAgent) -> None:
+    """Clients never repeat a 404, and an agent that has just started knows of no other."""
+    late, asks = two(make_agent, own_ports()[-6:-4])
+    for each in (late, asks):
+        each.write(manifest(model("far", nodes="[node-a]", aliases="[away]")))
+    asks.start()
+    asks.wait_up()
+    wait_until(lambda: "node_starting" not in _ask(asks, "far").text, what="the manifest is read")
+    for name in ("far", "away"):
+        answer = _ask(asks, name)
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+        assert "the manifest has it for node-a, of which nothing is known yet" in answer.text
+    late.start()
+    late.wait_up()
+    late.wait_state("far", "loaded")
+    wait_served(asks, "far")
+    assert _ask(asks, "away").headers["x-served-by"] == "node-a/far"
+
+
+def _ask(agent: Agent, name: str) -> httpx.Response:
+    said = {"model": name, "messages": HELLO}
+    return agent.client.post(f"{agent.url}/v1/chat/completions", json=said)
+
+
 @pytest.mark.slow
 def test_an_agent_that_ends_lets_the_answers_of_others_pass(make_agent: MakeAgent) -> None:
     has, asks = two(make_agent, own_ports()[-4:-2])

@@ -10,10 +10,10 @@ import pytest
 
 from reconciler.plan.desired import ModelType
 from reconciler.plan.phase import State
-from reconciler.proxy import cluster_errors, errors, unready
+from reconciler.proxy import cluster_errors, errors, unheard, unready
 from reconciler.proxy.errors import Problem, Typed
 from reconciler.proxy.peers import problems
-from reconciler.proxy.peers.peer import Peer
+from reconciler.proxy.peers.peer import Peer, Unheard
 from reconciler.proxy.unready import Unready
 from tests.proxy.builders import model
 from tests.proxy.pair import peer
@@ -27,6 +27,7 @@ _VALUES: dict[object, Any] = {
     tuple[str, ...]: ("a", "b"),
     Sequence[str]: ("a", "b"),
     tuple[ModelType, ...]: (ModelType.LLM,),
+    Sequence[Unheard]: (Unheard(cause="x has not answered", since="1970-01-01T00:00:00Z"),),
 }
 
 
@@ -34,7 +35,7 @@ def _problems() -> dict[str, Problem]:
     """One of each function that makes some, and of each state of a replica."""
     makers: dict[str, Callable[..., Problem]] = {
         f"{module.__name__}.{name}": maker
-        for module in (errors, cluster_errors, problems, unready)
+        for module in (errors, cluster_errors, problems, unheard, unready)
         for name, maker in inspect.getmembers(module, inspect.isfunction)
         if get_type_hints(maker).get("return") is Problem and maker.__module__ == module.__name__
     }

@@ -22,6 +22,7 @@ from reconciler.proxy.peers.membership import (
     after_listed,
 )
 from reconciler.proxy.peers.own_address import OwnAddress
+from reconciler.proxy.peers.peer import Unheard
 from reconciler.proxy.peers.sameness import Sameness
 
 _log = structlog.get_logger("xgen.peers")
@@ -56,11 +57,12 @@ PACE_OF_LIST = Pace(between=60.0)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
     """`addresses`: one for each other agent, sorted. `also`: the further addresses of an agent, by
-    the one that stands in `addresses`. `problem`: why what was found last still counts; None: all
-    is fine."""
+    the one that stands in `addresses`. `unfound`: places that have led nowhere yet. `problem`: why
+    what was found last still counts; None: all is fine."""
 
     addresses: tuple[Address, ...] = ()
     also: Mapping[Address, tuple[Address, ...]] = field(default_factory=dict)
+    unfound: tuple[Unheard, ...] = ()
     problem: Condition | None = None
 
 
@@ -85,11 +87,10 @@ class Discovery:
         self._lookups = Lookups(limit_seconds=self._pace.limit)
         self._selves: set[Address] = set()
         self._sameness = Sameness()
-        self._found = Found()
+        self._began = clock.wall(clock.monotonic())
+        self._found = Found(unfound=self._unfound())
         self._news = asyncio.Event()
-        self._condition = _condition(
-            None, Reason.NOT_READ_YET, "not looked up yet", clock.wall(clock.monotonic())
-        )
+        self._condition = _condition(None, Reason.NOT_READ_YET, "not looked up yet", self._began)
 
     def current(self) -> Found:
         return self._found
@@ -189,6 +190,7 @@ class Discovery:
         found = Found(
             addresses=tuple(listing),
             also={address: also for address, also in listing.items() if also},
+            unfound=self._unfound(),
             problem=problem,
         )
         if found != self._found:
@@ -196,6 +198,15 @@ class Discovery:
             self._found = found
             news, self._news = self._news, asyncio.Event()
             news.set()
+
+    def _unfound(self) -> tuple[Unheard, ...]:
+        """In alphabetical order: that in which they are asked changes."""
+        causes = [
+            each.trouble.said if each.trouble is not None else f"{place} was not looked up yet"
+            for place, each in self._members.items()
+            if each.taken_up_at is None
+        ]
+        return tuple(Unheard(cause=cause, since=self._began) for cause in sorted(causes))
 
     def _set_condition(self, agents: str) -> None:
         """`agents`: the addresses that are known, in words: what answers there may be none."""

@@ -12,7 +12,7 @@ from reconciler.proxy.peers.document import Told
 from reconciler.proxy.peers.follower import Asker, Company, Follower
 from reconciler.proxy.peers.load import IDLE, ModelLoad
 from reconciler.proxy.peers.pace import pace
-from reconciler.proxy.peers.peer import NOBODY, Latest, Peer, Peers
+from reconciler.proxy.peers.peer import Latest, Peer, Peers, Unheard
 
 GONE_SECONDS = 60.0
 """For which one that is listed no more, and cannot be reached, is still shown."""
@@ -32,6 +32,8 @@ class Listed(Protocol):
     def addresses(self) -> tuple[Address, ...]: ...
     @property
     def also(self) -> Mapping[Address, tuple[Address, ...]]: ...
+    @property
+    def unfound(self) -> tuple[Unheard, ...]: ...
 
 
 class Members(Protocol):
@@ -62,7 +64,8 @@ class PeersFollowed:
         self._gone_seconds = gone_seconds
         self._followers: dict[Address, Follower] = {}
         self._tasks: dict[Address, asyncio.Task[None]] = {}
-        self._peers: Peers | None = NOBODY
+        self._unfound = members.current().unfound
+        self._peers: Peers | None = None
         self._pace = pace(0)
         self._company = Company(
             asker=asker,
@@ -79,7 +82,7 @@ class PeersFollowed:
     def current(self) -> Peers:
         if self._peers is None:
             every = (follower.peer for follower in self._followers.values())
-            self._peers = Peers(all=tuple(sorted(every, key=_place)))
+            self._peers = Peers(all=tuple(sorted(every, key=_place)), unfound=self._unfound)
         return self._peers
 
     def latest(self, peer: Address) -> Latest | None:
@@ -104,6 +107,9 @@ class PeersFollowed:
             while True:
                 listed = self._members.current()
                 self._match(listed.addresses, tasks)
+                if listed.unfound != self._unfound:
+                    self._unfound = listed.unfound
+                    self._changed()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_LOOK_SECONDS):
                         await self._members.newer_than(listed)

@@ -59,10 +59,21 @@ class Peer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Unheard:
+    """An agent that has never been seen, or a place of `--peers` that has led nowhere yet. `cause`:
+    why, as a clause. `since`: RFC 3339, UTC, from when on it is looked for."""
+
+    cause: str
+    since: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Peers:
-    """All known ones, without this node, sorted by node, then address."""
+    """All known ones, without this node, sorted by node, then address. `unfound`: places of
+    `--peers` that have led nowhere yet."""
 
     all: tuple[Peer, ...] = ()
+    unfound: tuple[Unheard, ...] = ()
 
     def named(self, target: str) -> Peer | None:
         """By node, pod name, or IP with or without a port, in that order. While a pod is replaced,
@@ -79,6 +90,16 @@ class Peers:
             if found:
                 return max(found, key=_newest)
         return None
+
+    @property
+    def unheard(self) -> tuple[Unheard, ...]:
+        """Whatever this node does not know may be there."""
+        unseen = (
+            Unheard(cause=f"{peer.address} {peer.because}", since=peer.since)
+            for peer in self.all
+            if peer.node is None and peer.since is not None
+        )
+        return (*self.unfound, *unseen)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from typing import TypeVar
 from reconciler.plan.peering import Address
 from reconciler.proxy.peers.client import PeerClient
 from reconciler.proxy.peers.following import GONE_SECONDS, PeersFollowed
-from reconciler.proxy.peers.peer import Peer
+from reconciler.proxy.peers.peer import Peer, Unheard
 from reconciler.proxy.peers.side import ClusterSide
 
 T = TypeVar("T")
@@ -27,6 +27,7 @@ class Listed:
     addresses: tuple[Address, ...] = ()
     strangers: list[Address] = field(default_factory=list)
     also: dict[Address, tuple[Address, ...]] = field(default_factory=dict)
+    unfound: tuple[Unheard, ...] = ()
 
     def current(self) -> "Listed":
         return self

@@ -101,6 +101,25 @@ async def test_a_node_that_has_just_started_waits_for_its_own_record() -> None:
     assert found.current().addresses == (at("10.0.0.2"), at("10.0.0.3"))
 
 
+@pytest.mark.parametrize("peers", [SERVICE, "agents:8000,10.0.0.3:8000"])
+async def test_a_name_that_has_led_nowhere_yet_is_told_until_it_does(peers: str) -> None:
+    """Whatever a node does not know may be there."""
+    names = Names()
+    found = discovery(peers, names)
+    before = found.current().unfound
+    assert f"{at('agents')} was not looked up yet" in {each.cause for each in before}
+    await found.look()
+    (unfound,) = found.current().unfound
+    assert "cannot look up agents: there is no such name" in unfound.cause
+    assert unfound.since == before[0].since
+    names.known["agents"] = ["10.0.0.1", "10.0.0.2"]
+    await found.look()
+    del names.known["agents"]
+    await found.look()
+    assert found.current().unfound == ()
+    assert at("10.0.0.2") in found.current().addresses
+
+
 async def test_who_is_listed_no_more_is_told() -> None:
     names = Names(agents=["10.0.0.1", "10.0.0.2", "10.0.0.3"])
     found = discovery(SERVICE, names, lag=30.0)
