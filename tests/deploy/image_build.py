@@ -84,7 +84,7 @@ class Build:
             for flag in step.instruction.flags:
                 mounts += self._mounts(flag)
             for mount in mounts:
-                stack.enter_context(_mount_point(root, mount))
+                stack.enter_context(mount_point(root, mount))
             words = inside(
                 root,
                 ["/bin/sh", "-c", step.instruction.text],
@@ -169,7 +169,7 @@ def _copy_one(source: Path, into: Path, *, is_folder: bool) -> None:
 
 
 @contextmanager
-def _mount_point(root: Path, mount: Mount) -> Iterator[None]:
+def mount_point(root: Path, mount: Mount) -> Iterator[None]:
     """Something to mount on; what was not there before is gone afterwards."""
     point = root / mount.target.lstrip("/")
     missing = [each for each in (point, *point.parents) if not each.exists()]

@@ -4,7 +4,7 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -39,9 +39,16 @@ def _of_this_machine(folder: Path) -> Mapping[str, str]:
     return {"PIP_CONFIG_FILE": str(found["pip"])}
 
 
-def test_the_documented_way_serves_a_model_and_asks_nobody(tmp_path: Path) -> None:
+@pytest.fixture
+def scratch(tmp_path: Path) -> Iterator[Path]:
+    """A folder that does not stay: models are in it several times."""
     skip_without_namespaces()
-    outside, inside = Layers(folder=tmp_path / "outside"), Layers(folder=tmp_path / "inside")
+    yield tmp_path
+    shutil.rmtree(tmp_path)
+
+
+def test_the_documented_way_serves_a_model_and_asks_nobody(scratch: Path) -> None:
+    outside, inside = Layers(folder=scratch / "outside"), Layers(folder=scratch / "inside")
     models = outside.of("/srv/models/gemma")
     models.mkdir(parents=True)
     shutil.copy(gemma(), models)
@@ -49,7 +56,7 @@ def test_the_documented_way_serves_a_model_and_asks_nobody(tmp_path: Path) -> No
         _commands("Outside"),
         outside,
         folder=_REPOSITORY,
-        env={**_ENV, **_of_this_machine(tmp_path)},
+        env={**_ENV, **_of_this_machine(scratch)},
     )
     assert done.returncode == 0, done.stdout[-4000:]
 
@@ -57,7 +64,7 @@ def test_the_documented_way_serves_a_model_and_asks_nobody(tmp_path: Path) -> No
         target = inside.of(carried)
         target.parent.mkdir(parents=True, exist_ok=True)
         outside.of(carried).rename(target)
-    with gapped(tmp_path) as there:
+    with gapped(scratch) as there:
         done = run(
             f"{_commands('Inside')}\n{_STOP}",
             inside,

@@ -1,5 +1,6 @@
 """The image for CPUs: its steps are run in a bare Debian, and its container as an engine would."""
 
+import fcntl
 import os
 import shutil
 import signal
@@ -14,13 +15,13 @@ import pytest
 
 from tests.cluster.network import Host, network, skip_without_namespaces
 from tests.deploy.chroot import Mount, inside
-from tests.deploy.image_build import Build, Image, context_of
+from tests.deploy.image_build import Build, Image, context_of, mount_point
 from tests.deploy.registries import secrets
 from tests.deploy.test_dockerfile import FILE, REPOSITORY
 from tests.model_files import gemma
 from tests.waiting import wait_for, wait_until
 
-pytestmark = [pytest.mark.timeout(900), pytest.mark.xdist_group("image")]
+pytestmark = pytest.mark.timeout(900)
 
 _DEBIAN = REPOSITORY / ".rootfs" / "trixie.tar"
 _PREFIX = "gguf/gemma"
@@ -41,24 +42,39 @@ _COMPILERS = ("cc", "gcc", "g++", "c++", "clang", "ld", "make")
 
 @pytest.fixture(scope="module")
 def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
-    """Nothing is built yet."""
+    """Done, once for all workers of a test run; of its stages only the last is left."""
     skip_without_namespaces()
     assert _DEBIAN.exists(), "run `make test-deploy`, which makes it"
-    folder = tmp_path_factory.mktemp("image")
-    return Build(
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    folder /= "image"
+    folder.mkdir(exist_ok=True)
+    made = Build(
         file=FILE,
         images={FILE.arguments["DEBIAN_IMAGE"]: _DEBIAN},
-        context=context_of(REPOSITORY, folder / "context"),
+        context=folder / "context",
         arguments={"VARIANT": "cpu", "VERSION": "0.0.0-test"},
         secrets=secrets(folder),
         folder=folder,
     )
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "done").exists():
+            context_of(REPOSITORY, made.context)
+            made.stage("final")
+            for stage in (folder / "stages").iterdir():
+                if stage.name != "final":
+                    shutil.rmtree(stage)
+            (folder / "done").touch()
+    return made
 
 
 @pytest.fixture(scope="module")
 def image(build: Build) -> Image:
     """`final`, all of its steps done."""
-    return build.stage("final")
+    config = FILE.config("final", build.arguments)
+    return Image(root=build.folder / "stages" / "final", config=config)
 
 
 @dataclass(kw_only=True)
@@ -71,9 +87,10 @@ class Container:
     host: Host
     log: Path
 
-    def members(self) -> set[int]:
-        """All that lives in its pid namespace."""
-        return {pid for pid in _pids() if _pid_namespace(pid) == self.namespace}
+    def members(self) -> dict[int, int]:
+        """All that lives in its pid namespace, with their users."""
+        found = {pid: _uid(pid) for pid in _pids() if _pid_namespace(pid) == self.namespace}
+        return {pid: uid for pid, uid in found.items() if uid is not None}
 
 
 @pytest.fixture
@@ -117,6 +134,7 @@ def container(image: Image, tmp_path: Path) -> Iterator[Container]:
             )
         )
         stack.callback(process.kill)
+        stack.callback(shutil.rmtree, hub)
         init = wait_for(lambda: _child(process.pid), what="process 1", seconds=30)
         yield Container(
             process=process, init=init, namespace=_pid_namespace(init), host=host, log=log
@@ -135,6 +153,23 @@ def test_nothing_of_a_secret_or_a_cache_stays(image: Image, build: Build) -> Non
     assert list((image.root / "root").rglob("*.whl")) == []
     assert list((image.root / "var/lib/apt/lists").glob("*_Packages*")) == []
     assert list((build.folder / "caches" / "xgen-model-lists").glob("*_Packages*"))
+
+
+def test_packages_come_from_the_sources_of_the_build_alone(image: Image, tmp_path: Path) -> None:
+    nowhere = tmp_path / "sources"
+    nowhere.write_text("deb http://127.0.0.1:1/nowhere trixie main\n", encoding="ascii")
+    script = REPOSITORY / "deploy" / "image" / "install-packages"
+    mounts = [
+        Mount(source=nowhere, target="/run/secrets/sources"),
+        Mount(source=script, target="/run/install-packages"),
+    ]
+    with ExitStack() as stack:
+        for mount in mounts:
+            stack.enter_context(mount_point(image.root, mount))
+        words = inside(image.root, ["sh", "/run/install-packages", "hello"], env={}, mounts=mounts)
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+    sources = {line.split()[1] for line in done.stdout.splitlines() if line.startswith("Err:")}
+    assert (done.returncode != 0, sources) == (True, {"http://127.0.0.1:1/nowhere"})
 
 
 def test_the_git_source_has_what_it_needs(image: Image) -> None:
@@ -177,12 +212,12 @@ def test_a_container_serves_a_real_model_and_ends_with_nothing_left(
     assert answer.json()["choices"][0]["message"]["content"]
     members = container.members()
     assert len(members) >= 3, "the supervisor, the agent, a backend"
-    assert {_uid(pid) for pid in members} == {10001}
+    assert set(members.values()) == {10001}
     assert _healthy(image, container)
 
     os.kill(container.init, getattr(signal, image.config.stop_signal))
     assert container.process.wait(90) == 0, container.log.read_text(encoding="utf-8")[-4000:]
-    assert container.members() == set()
+    assert container.members() == {}
 
 
 def _healthy(image: Image, container: Container) -> bool:
@@ -221,5 +256,9 @@ def _pid_namespace(pid: int) -> str:
     return ""
 
 
-def _uid(pid: int) -> int:
-    return Path(f"/proc/{pid}").stat().st_uid
+def _uid(pid: int) -> int | None:
+    """None: it has ended since."""
+    with suppress(OSError):
+        status = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace")
+        return int(status.partition("\nUid:")[2].split()[0])
+    return None
