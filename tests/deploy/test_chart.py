@@ -40,6 +40,16 @@ def test_an_api_server_takes_every_object(
     assert refused(own, version) == []
 
 
+def test_a_packaged_chart_renders_alike(tmp_path: Path) -> None:
+    helm("package", str(CHART), "--destination", str(tmp_path), home=tmp_path)
+    (package,) = tmp_path.glob("xgen-model-*.tgz")
+    alike = [
+        helm("template", "xgen", str(chart), "-n", "models", home=tmp_path)
+        for chart in (package, CHART)
+    ]
+    assert alike[0] == alike[1]
+
+
 def test_an_object_that_is_wrong_would_be_found(tmp_path: Path) -> None:
     objects = render(home=tmp_path)
     workload = next(each for each in objects if each["kind"] == "Deployment")
