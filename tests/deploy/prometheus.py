@@ -55,9 +55,9 @@ def documented_scrapes(targets: dict[str, str]) -> dict[str, Any]:
 def prometheus(
     folder: Path, *, port: int, scrapes: dict[str, Any], rules: dict[str, Any]
 ) -> Iterator[Prometheus]:
-    """One that looks every second."""
+    """One that looks every two seconds."""
     (folder / "rules.yaml").write_text(yaml.safe_dump(rules), encoding="utf-8")
-    every = {"scrape_interval": "1s", "evaluation_interval": "1s", "scrape_timeout": "1s"}
+    every = {"scrape_interval": "2s", "evaluation_interval": "2s", "scrape_timeout": "2s"}
     config = {"global": every, "rule_files": ["rules.yaml"], **scrapes}
     (folder / "prometheus.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
     address = f"127.0.0.1:{port}"
@@ -75,7 +75,7 @@ def prometheus(
         )
         try:
             server = Prometheus(f"http://{address}", client)
-            wait_until(lambda: _is_ready(server), what="Prometheus is ready")
+            wait_until(lambda: _is_ready(server), what="Prometheus is ready", seconds=120)
             yield server
         finally:
             process.terminate()
