@@ -18,7 +18,7 @@ NOT_STARTED: Header = (b"x-xgen-not-started", b"1")
 UNANSWERED: Header = (b"x-xgen-unanswered", b"1")
 """It reached one, which broke off before a byte of its answer."""
 
-_CLOSE: Header = (b"connection", b"close")
+CLOSE: Header = (b"connection", b"close")
 """The next request of this client shall find another agent."""
 
 COME_SOON: Header = (b"retry-after", b"5")
@@ -345,7 +345,7 @@ def draining(node: str) -> Problem:
         status=503,
         code="node_draining",
         message=f"cannot take new work: node {node} is draining",
-        headers=(*retry_after(SOON_SECONDS), _CLOSE),
+        headers=(*retry_after(SOON_SECONDS), CLOSE),
     )
 
 

@@ -1,4 +1,5 @@
-"""What every answer has: `X-Request-Id`, `X-Served-By`, and OpenAI's shape when we fail."""
+"""What every answer has: `X-Request-Id`, `X-Served-By`, OpenAI's shape when we fail, and the end of
+its connection while the node drains."""
 
 import random
 import re
@@ -61,8 +62,11 @@ class Frame:
         added = [(b"x-request-id", request_id)]
         if error_shape.of_path(path) is ErrorShape.ANTHROPIC:
             added.append((b"request-id", request_id))  # the one that Anthropic's clients read
+        status = self._board.current()
         if headers.first(message["headers"], b"x-served-by") is None:
-            added.append((b"x-served-by", self._board.current().node.encode()))
+            added.append((b"x-served-by", status.node.encode()))
+        if status.draining:  # a kept connection leads here, whatever load balancers know by now
+            added.append(errors.CLOSE)
         message["headers"] = [*message["headers"], *added]
 
 

@@ -9,10 +9,11 @@ import httpx
 import openai
 import pytest
 
-from tests.cluster.load import chats_by_sdk
+from tests.cluster.load import chats_by_sdk, under_load
 from tests.cluster.network import Network, network, skip_without_namespaces
 from tests.deploy.kube import Kube, ServiceEntrances
 from tests.deploy.kubelet import Pod
+from tests.deploy.pinned_clients import PinnedClient
 from tests.deploy.pods import NODES, SLOW, all_up, own_entry, release, view, wait_serving
 from tests.e2e.clients import HELLO, TOKENS
 from tests.e2e.kubectl import replacing
@@ -122,10 +123,14 @@ def test_an_edit_with_kubectl_is_applied_on_every_node(kube: Kube, tmp_path: Pat
 
 
 def test_pods_are_replaced_one_by_one_and_no_request_fails(kube: Kube) -> None:
-    """A stream of the only replica there is, begun before its pod was deleted, ends whole."""
+    """Nor do clients that keep their connections lose one; and a stream of the only replica there
+    is, begun before its pod was deleted, ends whole."""
     pods = all_up(kube)
     wait_serving(pods[1], "long", ["node-b"])
+    entrances = ServiceEntrances(kube=kube)
+    pinned = [PinnedClient(entrances=entrances, model="everywhere") for _ in range(6)]
     with (
+        under_load([client.ask for client in pinned]) as kept,
         chats_by_sdk(ServiceEntrances(kube=kube), "everywhere", 8, max_retries=0) as load,
         openai.OpenAI(base_url=f"{pods[1].url}/v1", api_key="none", max_retries=0) as client,
         client.chat.completions.create(model="long", messages=HELLO, stream=True) as held,
@@ -139,7 +144,11 @@ def test_pods_are_replaced_one_by_one_and_no_request_fails(kube: Kube) -> None:
             if successor.node is pods[1].node:
                 text = "".join(chunk.choices[0].delta.content or "" for chunk in held)
                 assert text.endswith(f"token{_CHUNKS - 1} ")
+    for each in pinned:
+        each.leave()
     assert load.failed == []
+    assert kept.failed == []
+    assert all(each.connections > 1 for each in pinned)
     assert [pod.node.name for pod in successors] == [*NODES]
     for pod in pods:
         assert (pod.killed, pod.restarts) == (0, ["exit 0"])

@@ -168,6 +168,15 @@ async def test_a_draining_node_passes_new_work_to_its_peers(llm: StandIn) -> Non
         assert (answer.status, answer.headers["x-served-by"]) == (200, "node-b/llm")
 
 
+async def test_a_draining_node_sends_its_clients_to_another_connection(llm: StandIn) -> None:
+    """Load balancers of connections do not move those that are kept."""
+    async with fleet(a=(llm.as_model(),), b=(llm.as_model(),)) as nodes:
+        assert "connection" not in (await nodes["a"].chat({"model": "llm"})).headers
+        _drain(nodes["a"])
+        assert (await nodes["a"].chat({"model": "llm"})).headers["connection"] == "close"
+        assert (await nodes["a"].get("/v1/models")).headers["connection"] == "close"
+
+
 async def test_a_node_near_its_end_passes_on_nothing_new_and_closes(llm: StandIn) -> None:
     async with fleet(a=(llm.as_model(),), b=(llm.as_model(),)) as nodes:
         nodes["a"].board.put(replace(nodes["a"].board.now, draining=True, closed=True))
