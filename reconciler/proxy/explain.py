@@ -41,7 +41,7 @@ def whole(
         "chosen": None if found is None else _chosen(found),
         "refusal": None if refusal is None else _refusal(refusal),
         **(_figures(ranking, ranking.every) if ranking is not None else {"candidates": []}),
-        "not_eligible": [_not_eligible(each) for each in _others(table, route)],
+        "not_eligible": [_not_eligible(each) for each in _others(table, route, refusal)],
     }
 
 
@@ -70,7 +70,7 @@ def _refusal(problem: Problem) -> Json:
     return {"status": problem.status, "code": problem.code, "message": problem.message}
 
 
-def _others(table: RouteTable, route: Route) -> list[Unready]:
+def _others(table: RouteTable, route: Route, refusal: Problem | None) -> list[Unready]:
     status, here = table.status, route.here
     found = []
     if here is not None and (status.draining or here.endpoint is None):
@@ -79,8 +79,12 @@ def _others(table: RouteTable, route: Route) -> list[Unready]:
         model = peer.models.get(route.name)
         if model is not None and model.type is not route.type:
             found.append(unready.other_type(peer, model))
-    away = (each for each in route.away if not each.serves)
-    return [*found, *(unready.of_peer(each.peer, each.model) for each in away)]
+    for each in route.away:
+        if not each.serves:
+            found.append(unready.of_peer(each.peer, each.model))
+        elif refusal is not None:
+            found.append(unready.not_asked(each.peer, each.model, refusal))
+    return found
 
 
 def _not_eligible(replica: Unready) -> Json:

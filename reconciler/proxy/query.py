@@ -13,13 +13,17 @@ T = TypeVar("T")
 
 
 def read_query(scope: Scope, shape: type[T]) -> T | Problem:
-    """The query as `shape`, a msgspec struct; of a parameter that stands twice the last counts.
+    """The query as `shape`, a msgspec struct.
 
-    An unknown parameter is a mistake worth telling.
+    An unknown parameter is a mistake worth telling, and so are two values of one.
     """
-    pairs = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
+    pairs = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+    given = dict(pairs)
+    for name, value in pairs:
+        if given[name] != value:
+            return errors.bad_query(f"{name} has two values: {value!r} and {given[name]!r}")
     try:
-        return msgspec.convert(pairs, type=shape, strict=False)
+        return msgspec.convert(given, type=shape, strict=False)
     except msgspec.ValidationError as exc:
         return errors.bad_query(str(exc))
 

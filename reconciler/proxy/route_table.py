@@ -140,7 +140,8 @@ def choose(
     if route.type not in wanted:
         return errors.wrong_type(route, wanted)
     if not route.enabled:
-        return unready.model_disabled(route.name)
+        serving = tuple(str(each.peer.node) for each in route.serving)
+        return unready.model_disabled(route.name, serving)
     endpoint = route.here.endpoint if route.here is not None and not draining else None
     if endpoint is None and not route.serving:
         return _not_ready(table, route, now)

@@ -95,11 +95,19 @@ def other_type(peer: Peer, model: PeerModel) -> Unready:
     return Unready(node=peer.node or str(peer.address), state=model.state, cause=cause)
 
 
-def model_disabled(model: str) -> Problem:
+def not_asked(peer: Peer, model: PeerModel, refusal: Problem) -> Unready:
+    """It would answer, and this node refuses all requests all the same."""
+    cause = f"serves, and gets no request from here: {refusal.code}"
+    return Unready(node=peer.node or str(peer.address), state=model.state, cause=cause)
+
+
+def model_disabled(model: str, serving: tuple[str, ...]) -> Problem:
+    """`serving`: nodes that do, by another manifest than this one's."""
+    others = f" of this node; by theirs it serves on {_some(serving)}" if serving else ""
     return Problem(
         status=503,
         code="model_disabled",
-        message=f"cannot answer for model {model!r}: it is disabled in the manifest",
+        message=f"cannot answer for model {model!r}: it is disabled in the manifest{others}",
         headers=(DO_NOT_RETRY, NOT_STARTED),
         model=model,
     )
@@ -141,10 +149,8 @@ def name_gone(name: str, model: str, kept_seconds: float) -> Problem:
 
 def not_taken_up(model: str, nodes: tuple[str, ...]) -> Problem:
     """`nodes`: that the manifest names for it."""
-    shown = ", ".join(nodes[:_SHOWN])
-    more = f" and {len(nodes) - _SHOWN} more" if len(nodes) > _SHOWN else ""
     message = (
-        f"cannot answer for model {model!r}: the manifest has it for {shown}{more}, where it is "
+        f"cannot answer for model {model!r}: the manifest has it for {_some(nodes)}, where it is "
         "not known yet"
     )
     return Problem(
@@ -202,6 +208,11 @@ def all_pause(model: str, replicas: int) -> Problem:
     return Problem(
         status=503, code="replicas_failing", message=message, headers=retry_after(1), model=model
     )
+
+
+def _some(nodes: Sequence[str]) -> str:
+    more = f" and {len(nodes) - _SHOWN} more" if len(nodes) > _SHOWN else ""
+    return ", ".join(nodes[:_SHOWN]) + more
 
 
 def _distance(replica: Unready) -> tuple[bool, int]:

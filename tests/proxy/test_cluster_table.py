@@ -142,8 +142,12 @@ def test_the_only_one_of_a_type_is_meant_of_the_cluster() -> None:
 
 def test_disabled_here_or_everywhere_is_disabled() -> None:
     off, on = model("a", state=State.DISABLED), model("a", port=1)
-    assert refused(ask(status(off), peer("b", on))).code == "model_disabled"
-    assert refused(ask(status(), peer("b", off))).code == "model_disabled"
+    problem = refused(ask(status(off), peer("b", on)))
+    assert problem.code == "model_disabled"
+    assert problem.message.endswith("in the manifest of this node; by theirs it serves on b")
+    problem = refused(ask(status(), peer("b", off)))
+    assert problem.code == "model_disabled"
+    assert problem.message.endswith("it is disabled in the manifest")
     assert nodes_of(ask(status(), peer("b", off), peer("c", on))) == ["c"]
 
 

@@ -79,14 +79,40 @@ async def test_an_alias_and_a_refusal() -> None:
         assert page["refusal"]["code"] == "model_not_ready"
 
 
+async def test_who_serves_what_is_disabled_here_is_told_too() -> None:
+    """In the middle of a change: this node's own manifest counts for what comes here."""
+    off, on = model("llm", state=State.DISABLED), model("llm", port=1)
+    async with fleet(a=(off,), b=(on,)) as nodes:
+        page = (await nodes["a"].get(PAGE)).json
+        assert (page["chosen"], page["candidates"]) == (None, [])
+        assert page["refusal"]["code"] == "model_disabled"
+        assert page["not_eligible"] == [
+            {"node": "node-a", "reachable": True, "reason": "it is disabled: as told"},
+            {
+                "node": "node-b",
+                "reachable": True,
+                "reason": "serves, and gets no request from here: model_disabled",
+            },
+        ]
+
+
 @pytest.mark.parametrize(
     ("query", "status", "code"),
-    [("?model=no", 404, "model_not_found"), ("", 400, "invalid_parameter")],
+    [
+        ("?model=no", 404, "model_not_found"),
+        ("", 400, "invalid_parameter"),
+        ("?model=llm&model=no", 400, "invalid_parameter"),
+        ("?model=llm&key=0123", 400, "invalid_parameter"),
+        ("?model=llm&key=0123456789abcdeg", 400, "invalid_parameter"),
+        ("?model=llm&key=0123456789abcdef&session=s", 400, "invalid_parameter"),
+        ("?model=llm&key=0123456789abcdef&model=llm", 200, None),
+    ],
 )
-async def test_what_cannot_be_asked(query: str, status: int, code: str) -> None:
+async def test_what_can_be_asked(query: str, status: int, code: str | None) -> None:
     async with running_agent(model("llm", port=1)) as agent:
         answer = await agent.get(f"/api/cluster/route{query}")
-        assert (answer.status, answer.error["code"]) == (status, code)
+        assert answer.status == status
+        assert answer.json.get("error", {}).get("code") == code
 
 
 async def test_a_node_without_peers_explains_itself_too() -> None:
@@ -113,3 +139,25 @@ async def test_a_session_stays_with_its_replica(llm: StandIn) -> None:
             for _ in range(4):
                 answer = await nodes["a"].chat({"model": "llm"}, headers={"X-Session-Id": session})
                 assert answer.headers["x-served-by"] == f"{page['chosen']['node']}/llm"
+
+
+async def test_the_key_of_a_request_leads_to_where_it_went(llm: StandIn) -> None:
+    """A prompt is no parameter: its digest is, as the answer has said it."""
+    told = llm.as_model(affinity=Affinity.PREFIX)
+    async with fleet(a=(), b=(told,), c=(told,), d=(told,)) as nodes:
+        went: set[str] = set()
+        for number in range(12):
+            asked = {"model": "llm", "messages": [{"role": "user", "content": f"{number}"}]}
+            answer = await nodes["a"].chat(asked, headers={"X-Xgen-Debug": "route"})
+            route = json.loads(answer.headers["x-xgen-route"])
+            page = (await nodes["a"].get(f"{PAGE}&key={route['key']}")).json
+            assert (page["affinity"], page["key"]) == ("prefix", route["key"])
+            assert page["chosen"]["node"] == route["node"]
+            went.add(route["node"])
+        assert len(went) > 1
+
+
+async def test_a_key_says_nothing_where_the_model_has_no_affinity() -> None:
+    async with fleet(a=(model("llm", port=1),), b=(model("llm", port=1),)) as nodes:
+        page = (await nodes["a"].get(f"{PAGE}&key=0123456789abcdef")).json
+        assert (page["affinity"], page["key"]) == ("none", None)
