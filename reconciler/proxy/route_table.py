@@ -53,6 +53,7 @@ class Gone:
     """A name that no node has any more. `at`: Unix time, when that was seen."""
 
     model: ModelName
+    type: ModelType
     at: float
 
 
@@ -131,7 +132,7 @@ def choose(
     draining = table.status.draining
     if draining and (not table.peers.all or (table.status.closed and not begun)):
         return errors.draining(table.status.node)
-    route = table.by_name.get(requested) if requested is not None else _only(table, wanted)
+    route = table.by_name.get(requested) if requested is not None else _only(table, wanted, now)
     if route is None:
         assert requested is not None
         return not_known(table, requested, tuple(sorted(table.by_name)), now=now)
@@ -194,7 +195,8 @@ def _gone(before: RouteTable, by_name: Mapping[str, Route], now: float) -> Mappi
         if name not in by_name and _lately(gone, now)
     }
     for name in sorted(before.by_name.keys() - by_name.keys()):
-        found[name] = Gone(model=before.by_name[name].name, at=now)
+        route = before.by_name[name]
+        found[name] = Gone(model=route.name, type=route.type, at=now)
     return dict(list(found.items())[-_MOST_GONE:])
 
 
@@ -297,19 +299,26 @@ def _aliases_of_peers(
     return disabled | found
 
 
-def _only(table: RouteTable, wanted: Types) -> Route | Problem:
+def _only(table: RouteTable, wanted: Types, now: float) -> Route | Problem:
     routes = [route for type_ in wanted for route in table.by_type[type_]]
-    if not routes and table.status.unknown_because is not None:
-        return errors.node_starting(table.status.unknown_because)
-    if not routes and table.peers.unheard:
-        return unheard.type_unheard(wanted, table.peers.unheard)
-    if not routes and table.status.revision.applied is None:
-        return errors.none_of_type_yet(wanted)
     if not routes:
-        return errors.none_of_type(wanted, alone=not table.peers.all)
+        return _none(table, wanted, now)
     if len(routes) > 1:
         return errors.model_required(wanted, tuple(sorted(route.name for route in routes)))
     return routes[0]
+
+
+def _none(table: RouteTable, wanted: Types, now: float) -> Problem:
+    if table.status.unknown_because is not None:
+        return errors.node_starting(table.status.unknown_because)
+    if table.peers.unheard:
+        return unheard.type_unheard(wanted, table.peers.unheard)
+    for gone in table.gone.values():
+        if gone.type in wanted and _lately(gone, now):
+            return unready.type_gone(wanted, gone.model)
+    if table.status.revision.applied is None:
+        return errors.none_of_type_yet(wanted)
+    return errors.none_of_type(wanted, alone=not table.peers.all)
 
 
 def _not_ready(table: RouteTable, route: Route, now: float) -> Problem:

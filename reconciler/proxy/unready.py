@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from reconciler.plan.desired import ModelType
 from reconciler.plan.phase import State
 from reconciler.proxy.errors import (
     DO_NOT_RETRY,
@@ -144,6 +145,17 @@ def name_gone(name: str, model: str, kept_seconds: float) -> Problem:
         message=message,
         headers=retry_after(SOON_SECONDS),
         model=model,
+    )
+
+
+def type_gone(types: tuple[ModelType, ...], model: str) -> Problem:
+    """`model`: one that there was."""
+    return Problem(
+        status=503,
+        code="no_model_of_type",
+        message=f"cannot route the request: no model of type {' or '.join(types)} is there any "
+        f"more, and {model} has just gone; another node may have it in a moment",
+        headers=retry_after(SOON_SECONDS),
     )
 
 

@@ -8,6 +8,7 @@ from reconciler.plan.desired import Elsewhere
 from reconciler.plan.ids import ModelName, NodeName
 from reconciler.plan.phase import State
 from reconciler.proxy.peers.load import ModelLoad
+from reconciler.status import Revision
 from tests.proxy.agent import Agent
 from tests.proxy.builders import KEY, model
 from tests.proxy.fleet import at, fleet, until
@@ -148,6 +149,25 @@ async def test_a_name_on_its_way_from_node_to_node_is_not_unknown(llm: StandIn) 
         for asked in "abc":
             answer = await nodes[asked].chat(chat)
             assert (answer.status, answer.headers["x-served-by"]) == (200, "node-b/llm")
+
+
+async def test_the_only_model_of_a_type_on_its_way_is_waited_for(llm: StandIn) -> None:
+    async with fleet(a=(model("one", port=9),), b=(), c=()) as nodes:
+        for each in nodes.nodes.values():
+            each.board.put(replace(each.board.now, revision=Revision(applied="r")))
+        for asked in "abc":
+            await nodes[asked].get("/v1/models")
+        nodes["a"].board.put(replace(nodes["a"].board.now, models=()))
+        for asked in "abc":
+            answer = await nodes[asked].chat({})
+            assert (answer.status, answer.error["code"]) == (503, "no_model_of_type")
+            assert answer.headers["retry-after"] == "5"
+            assert "one has just gone" in answer.error["message"]
+            other = await nodes[asked].request("POST", "/v1/embeddings", body={"input": "x"})
+            assert other.headers["x-should-retry"] == "false"
+        nodes["b"].board.set(llm.as_model("one"))
+        for asked in "abc":
+            assert (await nodes[asked].chat({})).status == 200
 
 
 async def test_without_peers_a_name_that_has_gone_is_unknown_at_once() -> None:
