@@ -30,6 +30,7 @@ class ConditionType(StrEnum):
     PEERS_FOUND = "PeersFound"
     NODE_NAMES_UNIQUE = "NodeNamesUnique"
     REVISIONS_AGREE = "RevisionsAgree"
+    CLUSTER_TOKEN_CURRENT = "ClusterTokenCurrent"
 
 
 ABNORMAL_IF_TRUE = frozenset(
@@ -99,6 +100,7 @@ class Reason(StrEnum):
     NOT_HEADLESS = "NotHeadless"
     NAME_CLASH = "NameClash"
     REVISIONS_DIFFER = "RevisionsDiffer"
+    TOKEN_UNUSABLE = "TokenUnusable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,6 @@
 """The nodes of a cluster as they are shown to people: one line each, and why one is not there."""
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -9,6 +10,7 @@ from rich.text import Text
 from reconciler.cli.client import Json
 from reconciler.cli.table import Column, table
 from reconciler.errors import Rejected
+from reconciler.plan.peering import Address, Names, host_and_port, named
 from reconciler.plan.wording import span
 
 _COLUMNS = (
@@ -40,27 +42,49 @@ def called(server: Json) -> str:
     return f"{node} ({address})" if node == "unknown" and address else node
 
 
-def nowhere(servers: Sequence[Json]) -> dict[str, str]:
-    """The models of the manifest that no node has, each with the reason that some node says."""
+def told_apart(servers: Sequence[Json]) -> list[Json]:
+    """To be shown: where several agents have one node name, each with its address in it."""
+    count = Counter(server.get("node") for server in servers)
+    return [
+        {**server, "node": f"{server.get('node')} ({server['address']})"}
+        if count[server.get("node")] > 1 and server.get("address")
+        else server
+        for server in servers
+    ]
+
+
+def nowhere(servers: Sequence[Json], asked: str | None) -> dict[str, str]:
+    """The models of the manifest that no node has, each with the reason that one node says: the
+    one that was `asked` (None: it is not known which), if it says any."""
     had = {model.get("name") for server in servers for model in server.get("models", ())}
+    asked_last = sorted(servers, key=lambda server: server.get("node") == asked)
     return {
         str(other["name"]): str(other["reason"])
-        for server in servers
+        for server in asked_last
         for other in server.get("elsewhere") or ()
         if other["name"] not in had
     }
 
 
 def only(view: Json, name: str) -> Json:
-    """The view with one node alone, by its name, its pod's, or an address. Raises Rejected."""
-    keys = ("node", "pod_name", "pod_ip", "address")
-    for key in keys:
-        found = [server for server in view["servers"] if server.get(key) == name]
-        if found:
-            return {**view, "servers": found, "count": len(found)}
+    """The view with one node alone, by what `--target` takes; with all of those that this names.
+    Raises Rejected."""
+    found = named(name, view["servers"], _names)
+    if found:
+        return {**view, "servers": found, "count": len(found)}
     known = [called(server) for server in view["servers"]]
     more = f" and {len(known) - _NAMED} more" if len(known) > _NAMED else ""
     raise Rejected(f"cannot show node {name}: the agent knows {', '.join(known[:_NAMED])}{more}")
+
+
+def _names(server: Json) -> Names:
+    host, port = host_and_port(str(server.get("address") or ""))
+    return Names(
+        node=server.get("node"),
+        pod_name=server.get("pod_name"),
+        pod_ip=server.get("pod_ip"),
+        address=Address(host=host, port=port) if port is not None else None,
+    )
 
 
 def agent(server: Json) -> str:

@@ -22,7 +22,9 @@ def status(
     data: DataDir = None,
     node: Annotated[
         str | None,
-        typer.Option("--node", help="This node alone, by its name, its pod's name or IP."),
+        typer.Option(
+            "--node", help="This node alone, by its name, its pod's name, an IP, or IP:PORT."
+        ),
     ] = None,
     watch: Annotated[
         bool, typer.Option("--watch", "-w", help="Follow it until Ctrl-C, also past a restart.")
@@ -62,4 +64,4 @@ def status(
         print_json(view)
         return
     out = console()
-    show(out, render(view["servers"], width=out.width, verbose=verbose))
+    show(out, render(view, width=out.width, verbose=verbose))

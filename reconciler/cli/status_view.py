@@ -1,6 +1,6 @@
 """The status as it is shown to people: a table of models, and below it what is amiss."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 
 from rich.console import Group, RenderableType
@@ -10,7 +10,7 @@ from reconciler.cache.amounts import human
 from reconciler.cli import cluster_view
 from reconciler.cli.agent_view import crashes, why_none_is_left
 from reconciler.cli.client import Json
-from reconciler.cli.cluster_view import called, is_there
+from reconciler.cli.cluster_view import called, is_there, told_apart
 from reconciler.cli.condition_view import every, short
 from reconciler.cli.table import Column, table
 from reconciler.plan.gpu_mode import GpuMode
@@ -36,9 +36,10 @@ _OLD_SECONDS = 30.0
 TAKES = "takes requests"
 
 
-def render(servers: Sequence[Json], *, width: int, verbose: bool = False) -> RenderableType:
+def render(view: Json, *, width: int, verbose: bool = False) -> RenderableType:
     """The nodes, and one table over all of them; a lone node is named above it instead. `verbose`:
     with all of their conditions, else with what is not fine."""
+    servers = told_apart(view["servers"])
     lone = len(servers) == 1
     columns = _COLUMNS[1:] if lone else _COLUMNS
     rows = [_row(server, model) for server in servers for model in server.get("models", ())]
@@ -51,7 +52,7 @@ def render(servers: Sequence[Json], *, width: int, verbose: bool = False) -> Ren
         where = "here" if lone else "at any node"
         parts.append(Text(f"no model is selected {where}", style="dim"))
     if not lone:
-        parts += list(_nowhere(servers))
+        parts += list(_nowhere(view))
     parts += [line for server in servers for line in _engines(server)]
     for server in servers:
         if is_there(server):
@@ -104,8 +105,8 @@ def _gpus(gpu: Json) -> Iterator[str]:
     yield said
 
 
-def _nowhere(servers: Sequence[Json]) -> Iterator[Text]:
-    found = sorted(cluster_view.nowhere(servers).items())
+def _nowhere(view: Json) -> Iterator[Text]:
+    found = sorted(cluster_view.nowhere(view["servers"], view.get("self_node")).items())
     for name, reason in found[:_NOWHERE]:
         yield Text(f"{name} is in the manifest, and runs at no node: {reason}", style="yellow")
     if len(found) > _NOWHERE:

@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.text import Text
 
 from reconciler.cli.client import Agent, Json
-from reconciler.cli.cluster_view import called, is_there, only
+from reconciler.cli.cluster_view import called, is_there, only, told_apart
 from reconciler.cli.output import Output, console, print_json_line, show
 from reconciler.cli.status_view import render
 from reconciler.errors import XgenError
@@ -105,7 +105,7 @@ def _screen(look: Look, width: int, *, verbose: bool) -> RenderableType:
         if look.view is not None:
             parts.append(Text("What it said last:", style="dim"))
     if look.view is not None:
-        parts.append(render(look.view["servers"], width=width, verbose=verbose))
+        parts.append(render(look.view, width=width, verbose=verbose))
     return Group(*parts)
 
 
@@ -130,7 +130,7 @@ def _print_changes(looks: Iterator[Look], out: Console) -> None:
 
 
 def _states(view: Json) -> dict[tuple[str, ...], str]:
-    servers = view.get("servers", ())
+    servers = told_apart(view.get("servers", ()))
     nodes: dict[tuple[str, ...], str] = {}
     if len(servers) > 1:
         nodes = {(called(server),): _reach(server) for server in servers}

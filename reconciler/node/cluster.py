@@ -4,7 +4,8 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from reconciler.events import Journal
@@ -35,13 +36,13 @@ class Cluster:
 
     async def run(self, journal: Journal, give_up: Callable[[Address, float], None]) -> None:
         """Until cancelled. `give_up`: see `Silence`. What fails of it ends it as a whole."""
-        if self.discovery is not None and self.followed is not None:
-            async with asyncio.TaskGroup() as tasks:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._look(), name="cluster-conditions")
+            if self.discovery is not None and self.followed is not None:
                 tasks.create_task(self.discovery.run(), name="discovery")
                 tasks.create_task(self.followed.run(), name="peers")
                 tasks.create_task(tell_of_peers(self.followed, journal), name="peer-news")
                 tasks.create_task(Silence(self.followed, give_up).run(), name="silence")
-                tasks.create_task(self._look(), name="cluster-conditions")
 
     async def _look(self) -> None:
         """So that conditions say since when they hold, whenever somebody asks."""
@@ -56,23 +57,25 @@ async def open_cluster(
 ) -> AsyncIterator[Cluster]:
     """`listen`: as it is bound. `status`: of this node, as of now. Raises Rejected when the token
     cannot be read."""
-    tokens = await asyncio.to_thread(_tokens, settings.cluster_token_file, clock)
     own = own_address(listen, [settings.pod_ip])
+    file = await asyncio.to_thread(_token_file, settings.cluster_token_file, clock)
+    tokens = file.current if file is not None else _none
+    conditions = partial(
+        ClusterConditions,
+        status=status,
+        now=lambda: clock.wall(clock.monotonic()),
+        address=lambda: own.shown,
+        token_problem=file.problem if file is not None else _none,
+    )
     if settings.peers is None:
-        side = ClusterSide(peers=ALONE.peers, loads=ALONE.loads, tokens=tokens, own=own)
-        yield Cluster(side=side)
+        alone = conditions(found=None, peers=ALONE.peers.current)
+        yield Cluster(side=replace(ALONE, tokens=tokens, own=own, conditions=alone.current))
         return
     discovery = Discovery(settings.peers, own=own, clock=clock)
     agent_id = secrets.token_hex(8)
     async with PeerClient(tokens) as client:
         followed = PeersFollowed(discovery, client, agent_id=agent_id, clock=clock)
-        conditions = ClusterConditions(
-            found=discovery.condition,
-            peers=followed.current,
-            status=status,
-            now=lambda: clock.wall(clock.monotonic()),
-            address=lambda: own.shown,
-        )
+        said = conditions(found=discovery.condition, peers=followed.current)
         yield Cluster(
             side=ClusterSide(
                 peers=followed,
@@ -81,14 +84,16 @@ async def open_cluster(
                 agent_id=agent_id,
                 own=own,
                 latest=followed.latest,
-                conditions=conditions.current,
+                conditions=said.current,
             ),
             discovery=discovery,
             followed=followed,
         )
 
 
-def _tokens(file: Path | None, clock: Clock) -> Callable[[], str | None]:
-    if file is None:
-        return lambda: None
-    return TokenFile(file, clock=clock.monotonic).current
+def _token_file(file: Path | None, clock: Clock) -> TokenFile | None:
+    return TokenFile(file, clock=clock.monotonic) if file is not None else None
+
+
+def _none() -> None:
+    return None

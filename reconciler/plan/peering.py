@@ -2,7 +2,11 @@
 
 import ipaddress
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -32,6 +36,35 @@ class ListedPeers:
 
 
 Peering = DnsPeers | ListedPeers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Names:
+    """What one agent goes by; None: that is not known, or it has none."""
+
+    node: str | None
+    pod_name: str | None
+    pod_ip: str | None
+    address: Address | None
+
+
+def named(target: str, agents: Sequence[T], names_of: Callable[[T], Names]) -> list[T]:
+    """Those of the agents that a target names: by node, pod name, or IP with or without a port. The
+    first of these counts that names any."""
+    host, port = host_and_port(target)
+    every = [(agent, names_of(agent)) for agent in agents]
+    at_port = [
+        (agent, names)
+        for agent, names in every
+        if port is None or (names.address is not None and names.address.port == port)
+    ]
+    ways = (
+        [agent for agent, names in every if names.node == target],
+        [agent for agent, names in every if names.pod_name == target],
+        [agent for agent, names in at_port if names.pod_ip == host],
+        [agent for agent, names in at_port if names.address and names.address.host == host],
+    )
+    return next(filter(None, ways), [])
 
 
 def normal_host(host: str) -> str:

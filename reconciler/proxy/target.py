@@ -62,10 +62,10 @@ class TargetServer:
             return None
         if passage.by is not None and guard.is_routed(scope):
             return cluster_errors.misdirected(target, node=status.node, by=passage.by)
+        if self._cluster.own is not None and self._cluster.own.is_at(target):
+            return None
         peers = self._cluster.peers.current()
         peer = peers.named(target)
-        if peer is None and self._cluster.own is not None and self._cluster.own.is_at(target):
-            return None
         if peer is None:
             return cluster_errors.unknown_target(target, (status.node, *peers.names))
         return peer

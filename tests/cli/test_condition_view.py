@@ -90,7 +90,7 @@ def test_an_old_view_says_so(age: float, old: bool) -> None:
     }
     out = Console(file=io.StringIO(), width=200, color_system=None)
     with out.capture() as captured:
-        out.print(render([server], width=200))
+        out.print(render({"servers": [server]}, width=200))
     assert ("n: all of this is as of 2026-03-01T12:00:00+00:00" in captured.get()) is old
 
 
@@ -112,5 +112,5 @@ def test_the_newest_revision_is_named_where_it_was_not_taken(
     server = {"node": "n", "models": [], "ready": True, "revision": revision}
     out = Console(file=io.StringIO(), width=200, color_system=None)
     with out.capture() as captured:
-        out.print(render([server], width=200))
+        out.print(render({"servers": [server]}, width=200))
     assert said in captured.get().splitlines()[0]

@@ -1,11 +1,16 @@
 """`X-Target-Server` and `?server=`, on a node without peers."""
 
+from dataclasses import replace
+
 import pytest
 from multidict import CIMultiDict
 
+from reconciler.plan.peering import Address
 from reconciler.proxy.peers.own_address import own_address
+from reconciler.proxy.peers.peer import Peer
 from reconciler.proxy.peers.side import ALONE, ClusterSide
 from tests.proxy.agent import running_agent
+from tests.proxy.fleet import Mates
 from tests.proxy.stand_in import StandIn
 
 
@@ -28,6 +33,17 @@ async def test_off_kubernetes_the_addresses_that_are_listened_on_are_names_too()
             assert (await agent.get(f"/api/cluster/_self?server={place}")).status == 404
         named = await agent.get("/api/cluster/_self", headers={"X-Target-Server": "127.0.0.1:8000"})
         assert named.status == 200
+
+
+async def test_of_several_agents_of_one_address_the_asked_one_is_meant_first() -> None:
+    """Another one is listed at the same IP, and is gone, say."""
+    dead = Peer(address=Address(host="127.0.0.1", port=9), document=b"")
+    mates = Mates(raw=[dead])
+    own = own_address(("127.0.0.1", 8000), [None])
+    async with running_agent(cluster=replace(mates.side(), own=own)) as agent:
+        answer = await agent.get("/api/cluster/_self?server=127.0.0.1")
+        assert (answer.status, answer.json["address"]) == (200, "127.0.0.1:8000")
+        assert (await agent.get("/api/cluster/_self?server=127.0.0.1:9")).status == 503
 
 
 @pytest.mark.parametrize(

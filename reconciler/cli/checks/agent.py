@@ -1,13 +1,13 @@
 """The agent: whether it runs, and what it says of itself."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from reconciler.cli.agent_view import crashes, how_it_ends, why_none_is_left
 from reconciler.cli.checks.finding import Finding, fail, ok, skip, warn
 from reconciler.cli.client import Json, known_agent
-from reconciler.cli.cluster_view import called, nowhere
+from reconciler.cli.cluster_view import called, is_there, nowhere, told_apart
 from reconciler.cli.condition_view import is_bad, is_told_elsewhere
 from reconciler.cli.status_view import TAKES, readiness
 from reconciler.errors import Rejected, Transient
@@ -16,6 +16,14 @@ _TROUBLE = ("error", "blocked")
 _NAMED = 5
 """Nodes in one message."""
 _LOOK = "start it, or look at its log"
+_AWAY = (
+    ("cluster token", "give all agents one --cluster-token-file"),
+    ("is not an xgen-model agent", "see what answers there; correct --peers"),
+    ("has a name that leads nowhere", "correct the name in --peers, or DNS"),
+    ("refuses connections", "start the agent there, and see that --listen is not its loopback"),
+)
+"""What helps, by the reason."""
+_AWAY_ELSE = "see whether that host is up and lets this one through; xgen-model doctor there"
 
 
 def agent_findings(server: str | None, folder: Path, *, holder: int | None) -> Iterator[Finding]:
@@ -40,19 +48,40 @@ def agent_findings(server: str | None, folder: Path, *, holder: int | None) -> I
         else:
             yield _silent(holder, str(exc))
         return
-    servers, own = seen["servers"], seen.get("self_node")
-    for view in servers:
-        at = "" if own in (None, view.get("node")) else f" --target {view.get('node')}"
-        yield from _node(view, agent.url, at)
-    yield from nowhere_findings(servers)
+    yield from view_findings(seen, agent.url)
 
 
-def nowhere_findings(servers: Sequence[Json]) -> Iterator[Finding]:
+def view_findings(view: Json, url: str) -> Iterator[Finding]:
+    """Of all nodes, as the agent at `url` has them."""
+    own = view.get("self_node")
+    for server in told_apart(view["servers"]):
+        if not is_there(server):
+            yield _away(server)
+        elif own in (None, server.get("node")):
+            yield from _node(server, url, "")
+        else:  # of two that have one name, each is asked by its address
+            node, address = str(server.get("node")), str(server.get("address"))
+            named = address if address in node else node
+            yield from _node(server, address, f" --target {named}")
+    yield from nowhere_findings(view)
+
+
+def _away(server: Json) -> Finding:
+    """What it said last is old, and nothing of it is told here."""
+    reason = str(server.get("reason") or "cannot be reached")
+    step = next((step for said, step in _AWAY if said in reason), _AWAY_ELSE)
+    seen = "" if server.get("heard_seconds") is not None else "; it has never answered"
+    said = f"cannot be reached at {server.get('address')}: it {reason}{seen}"
+    return warn(f"agent of {called(server)}", said, step)
+
+
+def nowhere_findings(view: Json) -> Iterator[Finding]:
     """Models that no node of a cluster has."""
+    servers = view["servers"]
     if len(servers) < 2:
         return
     known = ", ".join(map(called, servers[:_NAMED])) + (", …" if len(servers) > _NAMED else "")
-    for name, reason in sorted(nowhere(servers).items()):
+    for name, reason in sorted(nowhere(servers, view.get("self_node")).items()):
         step = f"name nodes for it in the manifest that there are ({known}), or start their agents"
         yield warn(f"model {name}", f"runs at no node: {reason}", step)
 
@@ -80,7 +109,7 @@ def _is_apart(pid: int) -> bool:
 
 
 def _node(view: Json, url: str, at: str) -> Iterator[Finding]:
-    """`at`: the option by which commands ask that node."""
+    """`url`: where it answers. `at`: the option by which commands ask that node."""
     node = view.get("node")
     subject = f"agent of {node}"
     models = view.get("models", [])

@@ -13,37 +13,48 @@ _NAMED = 3
 
 
 class ClusterConditions:
-    """`found`: discovery's. `now`: RFC 3339, UTC. `address`: where this node is reached; None: it
-    is not known. Each of the others is there only while it is False, and remembers since when."""
+    """`found`: discovery's; None: the agent is alone. `now`: RFC 3339, UTC. `address`: where this
+    node is reached; None: it is not known. `token_problem`: why the token file as it is now is not
+    in force; None: it is. Each of the others is there only while it is False, and remembers since
+    when."""
 
     def __init__(
         self,
         *,
-        found: Callable[[], Condition],
+        found: Callable[[], Condition] | None,
         peers: Callable[[], Peers],
         status: Callable[[], Status],
         now: Callable[[], str],
         address: Callable[[], str | None],
+        token_problem: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._found = found
         self._peers = peers
         self._status = status
         self._now = now
         self._address = address
+        self._token_problem = token_problem
         self._said: tuple[Condition, ...] = ()
-        self._seen: tuple[Peers, Status] | None = None
+        self._seen: tuple[Peers, Status, str | None] | None = None
 
     def current(self) -> tuple[Condition, ...]:
-        peers, status = self._peers(), self._status()
-        if self._seen is None or self._seen[0] is not peers or self._seen[1] is not status:
-            self._seen = (peers, status)
-            self._said = tuple(self._doubts(status, peers.all))
-        return (self._found(), *self._said)
+        peers, status, token = self._peers(), self._status(), self._token_problem()
+        seen = self._seen
+        if seen is None or seen[0] is not peers or seen[1] is not status or seen[2] != token:
+            self._seen = (peers, status, token)
+            self._said = tuple(self._doubts(status, peers.all, token))
+        found = () if self._found is None else (self._found(),)
+        return (*found, *self._said)
 
-    def _doubts(self, status: Status, peers: Sequence[Peer]) -> Iterable[Condition]:
-        if message := clash(status.node, peers, self._address):
+    def _doubts(
+        self, status: Status, peers: Sequence[Peer], token: str | None
+    ) -> Iterable[Condition]:
+        if token is not None:
+            said = f"{token}; the token before stays in force until this agent ends"
+            yield self._no(ConditionType.CLUSTER_TOKEN_CURRENT, Reason.TOKEN_UNUSABLE, said)
+        if (message := clash(status.node, peers, self._address)) is not None:
             yield self._no(ConditionType.NODE_NAMES_UNIQUE, Reason.NAME_CLASH, message)
-        if message := skew(status, peers):
+        if (message := skew(status, peers)) is not None:
             yield self._no(ConditionType.REVISIONS_AGREE, Reason.REVISIONS_DIFFER, message)
 
     def _no(self, kind: ConditionType, reason: Reason, message: str) -> Condition:

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from reconciler.plan.desired import Affinity, ModelType
 from reconciler.plan.ids import ModelName, NodeName, SpecHash
-from reconciler.plan.peering import Address, host_and_port
+from reconciler.plan.peering import Address, Names, named
 from reconciler.plan.phase import State
 from reconciler.proxy.peers.load import ModelLoad
 
@@ -76,20 +76,10 @@ class Peers:
     unfound: tuple[Unheard, ...] = ()
 
     def named(self, target: str) -> Peer | None:
-        """By node, pod name, or IP with or without a port, in that order. While a pod is replaced,
-        two have the node's name: rather one that can be reached, and of those the one that came
-        last, or else the one that was lost last."""
-        host, port = host_and_port(target)
-        at_port = [peer for peer in self.all if port in (None, peer.address.port)]
-        for found in (
-            [peer for peer in self.all if peer.node == target],
-            [peer for peer in self.all if peer.pod_name == target],
-            [peer for peer in at_port if peer.pod_ip == host],
-            [peer for peer in at_port if peer.address.host == host],
-        ):
-            if found:
-                return max(found, key=_newest)
-        return None
+        """While a pod is replaced, two have the node's name, and several agents may have one IP:
+        rather one that can be reached, and of those the one that came last, or else the one that
+        was lost last."""
+        return max(named(target, self.all, _names), key=_newest, default=None)
 
     @property
     def unheard(self) -> tuple[Unheard, ...]:
@@ -105,6 +95,10 @@ class Peers:
     def names(self) -> tuple[str, ...]:
         """For messages: of those that have never been seen, the address."""
         return tuple(peer.node or str(peer.address) for peer in self.all)
+
+
+def _names(peer: Peer) -> Names:
+    return Names(node=peer.node, pod_name=peer.pod_name, pod_ip=peer.pod_ip, address=peer.address)
 
 
 def _newest(peer: Peer) -> tuple[bool, str]:

@@ -29,9 +29,9 @@ class TokenFile:
         self._token = _read(path)
         self._problem: str | None = None
 
-    @property
     def problem(self) -> str | None:
         """Why the file as it is by now is not in force; None: it is."""
+        self.current()
         return self._problem
 
     def current(self) -> str:

@@ -1,7 +1,9 @@
 """What a node says of the cluster as a whole."""
 
 from dataclasses import replace
+from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,6 +12,7 @@ from reconciler.plan.ids import NodeName
 from reconciler.plan.peering import Address
 from reconciler.proxy.peers.conditions import ClusterConditions, clash, skew
 from reconciler.proxy.peers.peer import Peer, Peers
+from reconciler.proxy.peers.token_file import TokenFile
 from reconciler.status import Revision, Status
 
 _OWN = Status(node=NodeName("node-a"), revision=Revision(applied="r1"))
@@ -54,6 +57,38 @@ def test_nodes_at_other_revisions_are_named() -> None:
 @given(st.lists(st.builds(_peer, applied=st.sampled_from(["r1", "r2"])), max_size=6))
 def test_revisions_agree_or_the_skew_is_told(peers: list[Peer]) -> None:
     assert (skew(_OWN, peers) is None) == all(peer.applied == "r1" for peer in peers)
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_token_file_that_is_no_use_any_more_is_told(tmp_path: Path, alone: bool) -> None:
+    """With peers and without, with no change in either the peers or the status."""
+    file, now = tmp_path / "token", 0.0
+    file.write_text("first")
+    token = TokenFile(file, clock=lambda: now)
+    peers = Peers()
+    said = ClusterConditions(
+        found=None if alone else lambda: _FOUND,
+        peers=lambda: peers,
+        status=lambda: _OWN,
+        now=lambda: str(now),
+        address=lambda: None,
+        token_problem=token.problem,
+    )
+    found = () if alone else (_FOUND,)
+    assert said.current() == found
+    file.write_text("")
+    now = 2.0
+    (*_, told) = said.current()
+    assert (told.type, told.status) == (ConditionType.CLUSTER_TOKEN_CURRENT, "False")
+    assert (told.reason, told.since) == (Reason.TOKEN_UNUSABLE, "2.0")
+    assert f"the cluster token in {file}: it is empty" in told.message
+    file.unlink()
+    now = 4.0
+    (*_, told) = said.current()
+    assert ("No such file" in told.message, told.since) == (True, "2.0")
+    file.write_text("second")
+    now = 6.0
+    assert said.current() == found
 
 
 def test_a_condition_remembers_since_when() -> None:

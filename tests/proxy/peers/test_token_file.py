@@ -39,10 +39,10 @@ def test_what_is_no_token_leaves_the_one_before_in_force(tmp_path: Path, content
     file.write_bytes(content)
     watch.now += 1
     assert token.current() == "first"
-    assert str(file) in str(token.problem)
+    assert str(file) in str(token.problem())
     file.write_text("second")
     watch.now += 1
-    assert (token.current(), token.problem) == ("second", None)
+    assert (token.current(), token.problem()) == ("second", None)
 
 
 @pytest.mark.parametrize(
@@ -63,10 +63,10 @@ def test_a_file_that_comes_back_as_it_was_is_fine_again(tmp_path: Path) -> None:
     file.rename(away)
     watch.now += 1
     assert token.current() == "first"
-    assert "No such file" in str(token.problem)
+    assert "No such file" in str(token.problem())
     away.rename(file)
     watch.now += 1
-    assert (token.current(), token.problem) == ("first", None)
+    assert (token.current(), token.problem()) == ("first", None)
 
 
 @pytest.mark.parametrize("content", [None, b"", b"two words"])
