@@ -1,10 +1,12 @@
 """One agent follows another, both on real sockets."""
 
 import asyncio
+import socket
 from dataclasses import replace
 from functools import partial
 
 from reconciler.plan.ids import ModelName, NodeName
+from reconciler.proxy.peers.peer import Unheard
 from tests.proxy.agent import Agent, running_agent
 from tests.proxy.builders import model
 from tests.proxy.peers.members import following, local
@@ -161,3 +163,21 @@ async def test_a_large_status_is_read_beside_everything_else() -> None:
     peer.serve(*(model_entry(f"model-{each}", note="x" * 500) for each in range(1000)))
     async with stub_peers([peer]) as addresses, following(*addresses) as follows:
         assert len((await follows.until_seen()).models) == 1000
+
+
+async def test_what_is_not_known_yet_is_told_until_it_is() -> None:
+    """One that refuses connections, and a name that leads nowhere."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        nobody = local(bound.getsockname()[1])
+        name = Unheard(cause="cannot look up agents: why", since="2026-01-01T00:00:00Z")
+        unseen = f"{nobody} refuses connections"
+        async with running_agent() as other, following(local(other.port), nobody) as follows:
+            follows.members.unfound = (name,)
+
+            def causes() -> set[str]:
+                return {each.cause for each in follows.followed.current().unheard}
+
+            await follows.until(lambda: causes() == {name.cause, unseen})
+            follows.members.unfound = ()
+            await follows.until(lambda: causes() == {unseen})
