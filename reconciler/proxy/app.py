@@ -193,12 +193,12 @@ def _models(routes: Routes) -> list[BaseRoute]:
 def _status(
     board: StatusReader, pulse: Beats, bulletin: Bulletin, cluster: ClusterSide
 ) -> list[BaseRoute]:
-    servers = _Only(GET=Servers(board, bulletin, cluster))
+    servers = Servers(board, bulletin, cluster)
     return [
         Route("/healthz", _Only(GET=Healthz())),
         Route("/readyz", _Only(GET=Readyz(board, pulse))),
-        Route("/cluster", servers),
-        Route("/api/cluster/servers", servers),
+        Route("/cluster", _Only(GET=servers.browsed)),
+        Route("/api/cluster/servers", _Only(GET=servers)),
         Route("/api/cluster/_self", _Only(GET=Self(board, bulletin, cluster))),
     ]
 

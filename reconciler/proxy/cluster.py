@@ -11,9 +11,19 @@ import msgspec
 from starlette.types import Receive, Scope, Send
 
 from reconciler.plan.desired import ModelType
-from reconciler.proxy import errors, headers, json_text, model_list, reply, route_table, unheard
+from reconciler.proxy import (
+    cluster_page,
+    errors,
+    json_text,
+    model_list,
+    negotiation,
+    reply,
+    route_table,
+    unheard,
+)
 from reconciler.proxy.board import Routes, StatusReader
 from reconciler.proxy.client import ClientLeft, WhileClientStays
+from reconciler.proxy.errors import Header
 from reconciler.proxy.guard import passage
 from reconciler.proxy.peers import problems
 from reconciler.proxy.peers.bulletin import MOST_WAIT_SECONDS, Bulletin, Known
@@ -37,21 +47,32 @@ class Servers:
         self._shown = Shown()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._answer(scope, send, as_page=False)
+
+    async def browsed(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """`/cluster`: a page for who prefers HTML, as browsers do."""
+        as_page = negotiation.prefers_html(scope["headers"])
+        await self._answer(scope, send, (b"vary", b"accept"), as_page=as_page)
+
+    async def _answer(self, scope: Scope, send: Send, *extra: Header, as_page: bool) -> None:
         status = self._board.current()
         own = _own(status, self._bulletin, self._cluster)
         edition, parts = await self._parts(status, json_text.encode(own))
-        etag = (b"etag", self._tag(own, edition))
-        known = headers.first(scope["headers"], b"if-none-match")
-        if known is not None and etag[1] in known:
-            await reply.send_not_modified(send, etag)
+        etag = self._tag(own, edition, form="page" if as_page else "json")
+        extra = (*extra, (b"etag", etag), (b"cache-control", b"no-cache"))
+        if negotiation.has_already(scope["headers"], etag):
+            await reply.send_not_modified(send, *extra)
+        elif as_page:
+            body = await asyncio.to_thread(cluster_page.page, b"".join(parts))
+            await reply.send_html(send, body, *extra, *cluster_page.HEADERS)
         else:
-            await reply.send_encoded(send, b"".join(parts), etag)
+            await reply.send_encoded(send, b"".join(parts), *extra)
 
-    def _tag(self, own: Json, edition: int) -> bytes:
+    def _tag(self, own: Json, edition: int, *, form: str) -> bytes:
         """A weak one: views with the same tag differ in moments and ages only."""
         lasting = {key: value for key, value in own.items() if key not in _MOMENTS}
         check = zlib.crc32(json_text.encode(lasting))
-        return f'W/"{self._cluster.agent_id}-{edition}-{check:x}"'.encode()
+        return f'W/"{self._cluster.agent_id}-{edition}-{check:x}-{form}"'.encode()
 
     async def _parts(self, status: Status, own: bytes) -> tuple[int, list[bytes]]:
         """With their edition. Others have their turn meanwhile: after a while without a request

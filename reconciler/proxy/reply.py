@@ -21,6 +21,10 @@ async def send_encoded(send: Send, body: bytes, *headers: Header) -> None:
     await _send(send, 200, body, headers)
 
 
+async def send_html(send: Send, body: bytes, *headers: Header) -> None:
+    await _send(send, 200, body, headers, b"text/html; charset=utf-8")
+
+
 async def send_not_modified(send: Send, *headers: Header) -> None:
     await send({"type": "http.response.start", "status": 304, "headers": list(headers)})
     await send({"type": "http.response.body", "body": b""})

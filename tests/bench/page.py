@@ -197,7 +197,9 @@ one by the agent's figures. None of the others has a breaker.
 `python -m tests.bench.balance` prints every figure.
 
 **Following.** One agent, with stubs in another process for the others, each on a socket of its own,
-that tell of four models in 16 kB; {cluster.seconds:.0f} s for each figure of CPU. *A change is
+that tell of four models in 16 kB; {cluster.seconds:.0f} s for each figure of CPU. That is the whole
+process of an idle agent that runs no model and gets no request, from when it has seen all of them:
+its start, and the first answer of each, are not in it and cost more (1 to 2 s). *A change is
 known after*: of up to 30 peers at a time, until the agent has fetched it, or at 1,000 until it was
 their turn. *`/servers`*: of one request, while peers change.
 """
