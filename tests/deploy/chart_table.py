@@ -9,12 +9,13 @@ import yaml
 from tests.deploy.helm import CHART
 
 README = CHART / "README.md"
+SCHEMA = CHART / "values.schema.json"
 _BEGIN = "<!-- values: written by python -m tests.deploy.written -->\n"
 _END = "<!-- end of values -->\n"
 
 
 def schema() -> Any:
-    return json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
+    return json.loads(SCHEMA.read_text(encoding="utf-8"))
 
 
 def defaults() -> Any:

@@ -57,6 +57,26 @@ def test_a_value_that_cannot_be_is_refused(values: dict[str, Any], chart: Chart)
 
 
 @pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        ({"replicas": None}, "replicas"),
+        ({"listenHost": None}, "listenHost"),
+        ({"storage": {"data": {"type": None}}}, "type"),
+        ({"shutdown": {"stopSeconds": None}}, "stopSeconds"),
+        ({"manifest": {"source": None}}, "source"),
+        ({"service": {"port": None}}, "port"),
+        ({"hub": {"location": None}}, "location"),
+        ({"gpu": {"visibleDevices": None}}, "visibleDevices"),
+    ],
+)
+def test_what_a_pod_cannot_be_without_is_taken_away_by_no_null(
+    values: dict[str, Any], named: str, chart: Chart
+) -> None:
+    said = chart.refusal(values)
+    assert f"missing property '{named}'" in said or f"'{named}'" in said.split("missing propert")[1]
+
+
+@pytest.mark.parametrize(
     ("values", "said"),
     [
         ({"updateStrategy": {"type": "OnDelete"}}, "OnDelete is a DaemonSet's"),

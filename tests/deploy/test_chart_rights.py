@@ -162,3 +162,11 @@ def test_the_account(account: dict[str, Any], name: str, made: bool, chart: Char
     release = chart({"serviceAccount": account})
     assert release.pod()["serviceAccountName"] == name
     assert [each["metadata"]["name"] for each in release.all("ServiceAccount")] == [name] * made
+
+
+def test_the_preparation_keeps_no_pod_from_being_guaranteed(chart: Chart) -> None:
+    same = {"cpu": "8", "memory": "64Gi"}
+    gpu = {"mode": "plugin", "count": 2}
+    pod = chart({"resources": {"requests": same, "limits": same}, "gpu": gpu}).pod()
+    (first,) = pod["initContainers"]
+    assert first["resources"] == {"requests": same, "limits": same}  # and no GPU, to change owners

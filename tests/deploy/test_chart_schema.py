@@ -5,6 +5,7 @@ from typing import Any
 
 import jsonschema
 
+from tests.deploy.chart_required import required
 from tests.deploy.chart_table import schema
 
 KUBERNETES_OWN = {
@@ -66,3 +67,8 @@ def test_a_pool_takes_what_the_chart_takes() -> None:
     for name, node in pool["properties"].items():
         assert node == {"$ref": f"#/properties/{name}"}
         assert name in schema()["properties"]
+
+
+def test_what_no_null_may_take_away_is_as_the_defaults_are() -> None:
+    assert schema()["$defs"]["complete"] == required()  # python -m tests.deploy.written
+    assert {"$ref": "#/$defs/complete"} in schema()["allOf"]

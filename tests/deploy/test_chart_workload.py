@@ -228,3 +228,11 @@ def test_the_priority_class_is_named_and_made_on_request(chart: Chart) -> None:
     assert (made["metadata"]["name"], made["value"]) == ("xgen-prod-serving", 1_000_000)
     assert made["globalDefault"] is False
     assert "priorityClassName" not in chart({"priorityClass": {"name": ""}}).pod()
+
+
+@pytest.mark.parametrize("name", ["affinity", "resources", "tolerations", "podLabels", "env"])
+def test_a_value_that_is_left_blank_is_empty(name: str, chart: Chart) -> None:
+    empty: Any = [] if name == "tolerations" else {}
+    if name == "resources":
+        empty = {"requests": None}
+    assert chart({name: None}).objects == chart({name: empty}).objects

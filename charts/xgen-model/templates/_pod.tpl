@@ -120,7 +120,7 @@ spec:
 
 {{/* The values', and the GPUs that a device plugin gives. */}}
 {{- define "xgen-model.resources" -}}
-{{- $resources := deepCopy .Values.resources -}}
+{{- $resources := deepCopy (.Values.resources | default dict) -}}
 {{- if eq .Values.gpu.mode "plugin" -}}
 {{- $limits := $resources.limits | default dict -}}
 {{- $_ := set $limits (include "xgen-model.gpuResource" .) (int .Values.gpu.count) -}}
@@ -148,7 +148,7 @@ spec:
 
 {{/* One agent of a release a host, whatever its pool: it owns the host's data folder and its GPUs. */}}
 {{- define "xgen-model.affinity" -}}
-{{- $affinity := deepCopy .Values.affinity -}}
+{{- $affinity := deepCopy (.Values.affinity | default dict) -}}
 {{- $anti := $affinity.podAntiAffinity | default dict -}}
 {{- $ours := dict "topologyKey" "kubernetes.io/hostname" "labelSelector" (dict "matchLabels" (include "xgen-model.selectorLabels" . | fromYaml)) -}}
 {{- $_ := set $anti "requiredDuringSchedulingIgnoredDuringExecution" (append ($anti.requiredDuringSchedulingIgnoredDuringExecution | default list) $ours) -}}
@@ -193,6 +193,9 @@ spec:
       drop: [ALL]
       # To read folders of others, where it goes into them.
       add: [CHOWN{{ if $permissions.recursive }}, DAC_READ_SEARCH{{ end }}]
+  # As the agent's, at no cost beside it: a quota, or the class Guaranteed, wants them of every container.
+  resources:
+    {{- toYaml (.Values.resources | default dict) | nindent 4 }}
   volumeMounts:
     {{- if eq .Values.storage.data.type "hostPath" }}
     - name: data
