@@ -144,14 +144,12 @@ class Backends:
 
     def take_exits(self) -> tuple[BackendExited, ...]:
         """Exits since the last call; each is told once, when nobody of the spawn is left."""
-        exits = tuple(self._exits)
-        self._exits.clear()
+        exits, self._exits = tuple(self._exits), []
         return exits
 
     def take_ended_unseen(self) -> tuple[Ended, ...]:
         """What earlier agents had started, and was gone when this one came; each is told once."""
-        ended = tuple(self._ended_unseen)
-        self._ended_unseen.clear()
+        ended, self._ended_unseen = tuple(self._ended_unseen), []
         return ended
 
     def free_port(self) -> int:
@@ -224,6 +222,7 @@ class Backends:
     def _take_over(self, kin: Kin, session: aiohttp.ClientSession) -> None:
         found = adopt(kin, self._clock())
         held = self._hold(kin, found)
+        self._ports.keep(kin.record.port)
         if isinstance(found, BackendView):
             self._ask(held, found, session)
 

@@ -40,7 +40,7 @@ class Ports:
             port = self._ports[position]
             if port in used or port in self._promised:
                 continue
-            if not self._mark(port):
+            if not self._can_have(port):
                 bound += 1
                 continue
             self._next = position + 1
@@ -62,6 +62,11 @@ class Ports:
             raise
         self._promised.pop(port, None)
 
+    def keep(self, port: int) -> None:
+        """A backend that an agent before this one has left has it, bound or not yet."""
+        if port not in self._marks and (mark := self._mark(port)) is not None:
+            self._marks[port] = mark
+
     def give_back(self, port: int) -> None:
         """The port's backend is gone, or will never be."""
         self._promised.pop(port, None)
@@ -73,20 +78,26 @@ class Ports:
         for port in tuple(self._marks):
             self.give_back(port)
 
-    def _mark(self, port: int) -> bool:
-        """Whether it is ours now. A mark is a name that the kernel keeps for whoever lives and has
-        it open, apart for each network, as ports are."""
-        mark = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        try:
-            mark.bind(f"\0xgen-model/{self._host}:{port}")
-        except OSError:
-            mark.close()
+    def _can_have(self, port: int) -> bool:
+        """Whether it is ours now."""
+        if (mark := self._mark(port)) is None:
             return False
         if not self._can_bind(port):  # asked last: who had the mark before has bound it by now
             mark.close()
             return False
         self._marks[port] = mark
         return True
+
+    def _mark(self, port: int) -> socket.socket | None:
+        """A name that the kernel keeps for whoever lives and has it open, apart for each network,
+        as ports are; None: another has it."""
+        mark = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        try:
+            mark.bind(f"\0xgen-model/{self._host}:{port}")
+        except OSError:
+            mark.close()
+            return None
+        return mark
 
     def _can_bind(self, port: int) -> bool:
         # Without SO_REUSEADDR: vLLM binds long before it listens, and two such binds may succeed.

@@ -127,6 +127,21 @@ def test_a_port_is_there_for_all_agents_once_its_backend_is_gone(
     assert theirs.take(used=()) == port
 
 
+def test_what_an_agent_before_has_started_keeps_its_port(
+    free: range, make_ports: MakePorts
+) -> None:
+    """Bound or not: vLLM reads its libraries for ten seconds first, and the agent was restarted."""
+    ours, theirs = make_ports(free[:1]), make_ports(free[:1])
+    ours.keep(free[0])
+    ours.keep(free[0])
+    with pytest.raises(Transient):
+        theirs.take(used=())
+
+    ours.give_back(free[0])
+
+    assert theirs.take(used=()) == free[0]
+
+
 def test_a_start_that_failed_leaves_its_port_to_others(free: range, make_ports: MakePorts) -> None:
     ours, theirs = make_ports(free[:1]), make_ports(free[:1])
     port = ours.take(used=())
