@@ -99,7 +99,8 @@ async def run_agent(
                 ) as parts,
             ):
                 _tell_of_the_start(settings, parts.journal, up)
-                folder.remember_name(node)
+                if not shutdown.begun.is_set():  # else it is no node's agent: `xgen-model stop`
+                    folder.remember_name(node)
                 if on_up:
                     on_up(up)
                 async with _reported(manager, parts, board, listener, shutdown):

@@ -208,3 +208,16 @@ def test_stop_ends_what_was_left_and_starts_nothing(leaving: Agent) -> None:
     assert again.returncode == 0, again.stderr
     nowhere = xgen_model("stop", "--data-dir", leaving.root / "nowhere")
     assert (nowhere.returncode, (leaving.root / "nowhere").exists()) == (1, False)
+
+
+def test_stop_names_no_node_of_a_folder_whose_agent_never_came_up(leaving: Agent) -> None:
+    data = leaving.root / "new"
+    listen = ("--listen", "192.0.2.1:8000")  # no address of this machine
+    failed = xgen_model(
+        *("run", "--node", "gpu-a", "--manifest", leaving.manifests, "--data-dir", data, *listen)
+    )
+    assert failed.returncode == 1, failed.stderr
+    assert "cannot listen" in failed.stderr
+    stopped = xgen_model("stop", "--data-dir", data)
+    assert stopped.returncode == 0, stopped.stderr
+    assert ((data / "version").exists(), (data / "node.json").exists()) == (True, False)
