@@ -41,8 +41,9 @@ test-slow: $(DEV) compiler git  ## the rest: hubs and caches that are killed, fi
 test-net: $(DEV) $(KUBECTL) compiler git sshd network  ## real servers and clients: git over TLS and ssh; kubectl; a cluster
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "net and not deploy" $(TEST_ARGS)
 
+# By module: what a module's tests share (a cluster, a machine, helm's renderings) is made once.
 test-deploy: $(DEV) $(KUBECTL) $(ROOTFS) compiler git network systemd promtool  ## the chart by helm, the image's steps, units, air gap
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m deploy $(TEST_ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadscope -m deploy $(TEST_ARGS)
 
 image:  ## a container image: make image VARIANT=vllm-cuda; docs/images.md
 	@test -n "$(BUILDER)" || { echo "docker, podman or buildah is needed"; exit 1; }

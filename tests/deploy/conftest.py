@@ -15,6 +15,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.deploy)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def chart(tmp_path_factory: pytest.TempPathFactory) -> Chart:
     return Chart(tmp_path_factory.mktemp("helm"))
