@@ -68,8 +68,15 @@ def launch(
 
 
 def _variables(spec: ModelSpec, build: Build, site: Site) -> dict[str, str]:
-    # Without it, torch keeps what it compiles in TMPDIR, which goes with the spawn.
-    caches = {"VLLM_CACHE_ROOT": "vllm", "TORCHINDUCTOR_CACHE_DIR": "torchinductor"}
+    # Without these, what is compiled lies in TMPDIR, which goes with the spawn, or in HOME, which
+    # goes with the pod.
+    caches = {
+        "VLLM_CACHE_ROOT": "vllm",
+        "TORCHINDUCTOR_CACHE_DIR": "torchinductor",
+        "TRITON_CACHE_DIR": "triton",
+        "FLASHINFER_WORKSPACE_BASE": "flashinfer",
+        "CUDA_CACHE_PATH": "cuda",
+    }
     shared = site.shared_cache
     cache = {name: f"{shared}/{folder}" for name, folder in caches.items()} if shared else {}
     return {

@@ -126,3 +126,10 @@ def test_the_notes_say_how_to_reach_it_and_what_is_missing(chart: Chart) -> None
     )  # fmt: skip
     for word in ("MISSING", "CHECK", "without", "each host needs"):
         assert word not in full
+    shut = ("--set", "networkPolicy.enabled=true,monitoring.serviceMonitor.enabled=true")
+    assert "a Prometheus elsewhere" in notes(*shut)
+    assert "clients of the NodePort" in notes(*shut, "--set", "service.type=NodePort")
+    opened = notes(
+        *shut, "--set", "networkPolicy.ingress.from[0].namespaceSelector.matchLabels.a=b"
+    )
+    assert "a Prometheus elsewhere" not in opened

@@ -31,6 +31,11 @@
 {{- fail (printf "%sstorage.%s.existingClaim is %s, but its type is %s: set type: claim" $at $name $volume.existingClaim $volume.type) -}}
 {{- end -}}
 {{- end -}}
+{{- $data := $values.storage.data -}}
+{{- $models := $values.storage.models -}}
+{{- if and (eq $data.type "hostPath") (eq $models.type "hostPath") (eq (clean $data.path) (clean $models.path)) -}}
+{{- fail (printf "%sstorage.data and storage.models are one folder, %s: give each its own" $at $data.path) -}}
+{{- end -}}
 {{- with $values.shutdown.gracePeriodSeconds -}}
 {{- $needed := include "xgen-model.neededGraceSeconds" $ | int -}}
 {{- if lt (int .) $needed -}}
@@ -89,6 +94,16 @@
 {{- if and (or (has "IPv6" .Values.service.ipFamilies) (eq .Values.service.ipFamilyPolicy "RequireDualStack")) (not (hasPrefix "[" .Values.listenHost)) -}}
 {{- fail (printf "service leads to IPv6 addresses of pods, and agents listen on %s: set listenHost: \"[::]\"" .Values.listenHost) -}}
 {{- end -}}
+{{- $service := .Values.service -}}
+{{- if eq $service.type "ClusterIP" -}}
+{{- range $name := list "nodePort" "externalTrafficPolicy" "loadBalancerClass" "loadBalancerSourceRanges" -}}
+{{- if get $service $name -}}
+{{- fail (printf "service.%s is for a Service that is reached from outside: set service.type" $name) -}}
+{{- end -}}
+{{- end -}}
+{{- else if and (eq $service.type "NodePort") (or $service.loadBalancerClass $service.loadBalancerSourceRanges) -}}
+{{- fail "service.loadBalancerClass and loadBalancerSourceRanges: set service.type: LoadBalancer" -}}
+{{- end -}}
 {{- if and .Values.cluster.existingSecret (not .Values.cluster.enabled) -}}
 {{- fail "cluster.existingSecret is a token for peers, but cluster.enabled is false" -}}
 {{- end -}}
@@ -97,6 +112,12 @@
 {{- end -}}
 {{- if and .Values.networkPolicy.egress.enabled (not .Values.networkPolicy.enabled) -}}
 {{- fail "networkPolicy.egress.enabled: set networkPolicy.enabled, too" -}}
+{{- end -}}
+{{- $monitor := .Values.monitoring.serviceMonitor -}}
+{{- $interval := include "xgen-model.seconds" $monitor.interval -}}
+{{- $timeout := include "xgen-model.seconds" $monitor.scrapeTimeout -}}
+{{- if and $interval $timeout (gt (int $timeout) (int $interval)) -}}
+{{- fail (printf "monitoring.serviceMonitor.scrapeTimeout %s is longer than its interval %s, which Prometheus' operator refuses" $monitor.scrapeTimeout $monitor.interval) -}}
 {{- end -}}
 {{- if and .Values.trustedCA.configMap .Values.trustedCA.secret -}}
 {{- fail "trustedCA.configMap and trustedCA.secret: give one" -}}
