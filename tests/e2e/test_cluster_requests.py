@@ -100,6 +100,7 @@ def _ask(agent: Agent, name: str) -> httpx.Response:
 
 @pytest.mark.slow
 def test_an_agent_that_ends_lets_the_answers_of_others_pass(make_agent: MakeAgent) -> None:
+    """And passes new requests on for as long, though it has no backend of its own."""
     has, asks = two(make_agent, own_ports()[-4:-2])
     for each in (has, asks):
         long = '{STAND_IN: "--probe-well --chunks 80 --chunk-interval 0.1"}'
@@ -123,7 +124,16 @@ def test_an_agent_that_ends_lets_the_answers_of_others_pass(make_agent: MakeAgen
     asking = threading.Thread(target=ask)
     asking.start()
     assert begun.wait(30)
-    asks.stop(signal.SIGTERM)
+    assert asks.process is not None
+    asks.process.send_signal(signal.SIGTERM)
+    readyz = f"{asks.url}/readyz"
+    wait_until(lambda: asks.client.get(readyz).status_code == 503, what="it drains")
+    for _ in range(5):
+        body = {"model": "long", "messages": HELLO, "stream": True}
+        url = f"{asks.url}/v1/chat/completions"
+        with httpx.stream("POST", url, json=body, timeout=60, trust_env=False) as new:
+            assert new.status_code == 200
+    asks.process.wait(60)
     asking.join()
     whole = b"".join(said)
     assert whole.endswith(b"data: [DONE]\n\n")
