@@ -50,6 +50,9 @@ def test_a_typo_is_refused_wherever_it_is(values: dict[str, Any], named: str, ch
         {"podLabels": {"app.kubernetes.io/instance": "other"}},
         {"hub": {"location": "models"}},
         {"settings": {"logLevel": "loud"}},
+        {"updateStrategy": {"maxUnavailable": 0}},
+        {"updateStrategy": {"maxUnavailable": "0%"}},
+        {"podDisruptionBudget": {"maxUnavailable": "one"}},
     ],
 )
 def test_a_value_that_cannot_be_is_refused(values: dict[str, Any], chart: Chart) -> None:
@@ -128,6 +131,7 @@ def test_what_a_pod_cannot_be_without_is_taken_away_by_no_null(
         ),
         ({"hub": {"location": "/hub"}}, "say in hub.volume"),
         ({"hub": {"location": "s3://m", "volume": {"emptyDir": {}}}}, "has to be a directory"),
+        ({"hub": {"location": "/tmp/", "volume": {"emptyDir": {}}}}, "a folder of the agent's own"),
         ({"hub": {"existingSecret": "h"}}, "set hub.location: s3://BUCKET"),
         ({"service": {"ipFamilies": ["IPv4", "IPv6"]}}, 'set listenHost: "[::]"'),
         ({"service": {"ipFamilyPolicy": "RequireDualStack"}}, "agents listen on 0.0.0.0"),

@@ -85,6 +85,9 @@
 {{- if and $directory (not $hub.volume) -}}
 {{- fail (printf "hub.location %s is a directory: say in hub.volume what is mounted there" $hub.location) -}}
 {{- end -}}
+{{- if and $directory (has (clean $hub.location) (list "/" "/tmp" "/dev/shm" "/app/models" "/var/lib/xgen-model" "/etc/xgen-model")) -}}
+{{- fail (printf "hub.location %s is a folder of the agent's own: give another, such as /hub" $hub.location) -}}
+{{- end -}}
 {{- if and $hub.volume (not $directory) -}}
 {{- fail "hub.volume is mounted at hub.location, which then has to be a directory such as /hub" -}}
 {{- end -}}
