@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs xgen-model on a host with systemd: docs/bare-metal.md. Run it again to repair what it has made.
 set -euo pipefail
+umask 022 # the agent is not root, and has to read what is installed here
 
 readonly PREFIX=/opt/xgen-model
 readonly RELEASES=$PREFIX/releases
@@ -14,6 +15,7 @@ readonly UNITS=(xgen-model.service xgen-model-stop.service)
 readonly UNIT_DIR=/etc/systemd/system
 readonly SYSUSERS=/usr/lib/sysusers.d/xgen-model.conf
 readonly TMPFILES=/usr/lib/tmpfiles.d/xgen-model.conf
+readonly LOCK=/run/xgen-model-install.lock
 readonly NEEDED_MIB=600
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 readonly HERE
@@ -89,6 +91,13 @@ check_host() {
   [ "$(id -u)" = 0 ] || [ "$DRY_RUN" = yes ] || fail "run it as root: sudo $0"
   command -v systemctl >/dev/null && [ -d /run/systemd/system ] ||
     fail "this host does not run systemd; in a container use the image, elsewhere \`xgen-model run\`"
+}
+
+# Two at once would remove each other's release.
+be_the_only_one() {
+  [ "$DRY_RUN" = no ] || return 0
+  exec 9>"$LOCK"
+  flock --nonblock 9 || fail "another install.sh is at work on this host; nothing was changed"
 }
 
 is_new_enough() {
@@ -262,7 +271,9 @@ roll_back() {
 
 uninstall() {
   local unit
-  if [ -e "$UNIT_DIR/xgen-model-stop.service" ] && [ -x "$COMMAND" ]; then
+  if [ -e "$UNIT_DIR/xgen-model-stop.service" ]; then
+    [ -x "$COMMAND" ] ||
+      fail "$COMMAND is gone, so no model can be stopped; run install.sh first, then --uninstall again"
     do_it systemctl disable --quiet xgen-model.service
     do_it systemctl start xgen-model-stop.service ||
       fail "models could not be stopped: journalctl -u xgen-model-stop; nothing was removed"
@@ -281,6 +292,7 @@ uninstall() {
 }
 
 check_host
+be_the_only_one
 case $ACTION in
   install | upgrade) install_all ;;
   rollback) roll_back ;;

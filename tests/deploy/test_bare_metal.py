@@ -182,12 +182,31 @@ def test_an_upgrade_and_the_way_back_cost_no_model(host: Machine) -> None:
     with pytest.raises(Failed, match="nothing was changed"):
         host.run(INSTALL, "--upgrade", "--wheelhouse", "/wheels", "--version", "99")
     assert host.run("readlink", "/opt/xgen-model/current") == first
-    host.run(INSTALL, "--upgrade", "--wheelhouse", "/wheels")
+    host.shell(f"umask 077; {INSTALL} --upgrade --wheelhouse /wheels")
     second = host.run("readlink", "/opt/xgen-model/current")
     assert second != first
     assert loaded(host) == pid
     host.run(INSTALL, "--rollback")
     assert host.run("readlink", "/opt/xgen-model/current") == first
+    assert loaded(host) == pid
+
+
+def test_two_at_once_do_not_meet(host: Machine) -> None:
+    pid, first = loaded(host), host.run("readlink", "/opt/xgen-model/current")
+    with pytest.raises(Failed, match="is at work on this host"):
+        host.shell(f"flock /run/xgen-model-install.lock {INSTALL} --rollback")
+    assert host.run("readlink", "/opt/xgen-model/current") == first
+    assert loaded(host) == pid
+
+
+def test_models_that_cannot_be_stopped_are_not_left_by_an_uninstall(host: Machine) -> None:
+    pid = loaded(host)
+    host.run("mv", "/usr/local/bin/xgen-model", "/usr/local/bin/aside")
+    try:
+        with pytest.raises(Failed, match="no model can be stopped"):
+            host.run(INSTALL, "--uninstall", "--purge")
+    finally:
+        host.run("mv", "/usr/local/bin/aside", "/usr/local/bin/xgen-model")
     assert loaded(host) == pid
 
 

@@ -70,7 +70,7 @@ def test_images_are_those_that_are_built(compose: Any) -> None:
     for name, variant in (("cpu", "cpu"), ("nvidia", "vllm-cuda"), ("amd", "vllm-rocm")):
         image = compose["services"][name]["image"]
         shown = re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", image)
-        assert shown == f"xgen-io/xgen-model:{version[1]}-{variant}"
+        assert shown == f"xgen-model:{version[1]}-{variant}"
 
 
 def test_each_setting_of_the_example_is_used() -> None:
