@@ -87,7 +87,7 @@ def test_agents_that_are_well_raise_no_alert_and_those_that_are_not_do(sight: Si
     # That a counter stands still is only over once it was seen to move.
     wait_until(lambda: not watcher.firing(), what="no alert fires", seconds=180)
 
-    bad = "{STAND_IN: '--exit-code 3 --exit-after 0.1'}"
+    bad = "{STAND_IN: '--exit-code 3 --exit-after 0'}"
     agents["gpu-a"].write(
         manifest(
             model("chat", nodes="all"),
