@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.cluster.network import Host
+from tests.deploy.pid_namespace import first_below, members_of, namespace_of
 from tests.e2e.agent import REPOSITORY
 from tests.waiting import wait_for
 
@@ -97,11 +98,7 @@ class Container:
     @property
     def first(self) -> int | None:
         """The pid of its process 1, as this machine counts; None: it has ended."""
-        pid = self.process.pid
-        with suppress(OSError):
-            told = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii")
-            return int(told.split()[0]) if told else None
-        return None
+        return first_below(self.process.pid)
 
     @property
     def exited(self) -> int | None:
@@ -117,10 +114,9 @@ class Container:
     def pids(self) -> list[int]:
         """All in it, process 1 first; as this machine counts."""
         first = self.first
-        if first is None:
+        if first is None or (own := namespace_of(first)) is None:
             return []
-        own = os.readlink(f"/proc/{first}/ns/pid")
-        return [first, *(pid for pid in _pids() if pid != first and _pid_namespace(pid) == own)]
+        return [first, *(pid for pid in members_of(own) if pid != first)]
 
     def run(self, words: Sequence[str], *, seconds: float) -> int:
         """A further process in it, as kubelet's `exec`: its exit status."""
@@ -272,16 +268,6 @@ def _bind(root: Path, mount: Mount) -> list[str]:
 
 def _outer_first(mounts: Sequence[Mount]) -> list[Mount]:
     return sorted(mounts, key=lambda mount: mount.target.rstrip("/").count("/"))
-
-
-def _pids() -> list[int]:
-    return [int(each.name) for each in Path("/proc").iterdir() if each.name.isdigit()]
-
-
-def _pid_namespace(pid: int) -> str | None:
-    with suppress(OSError):
-        return os.readlink(f"/proc/{pid}/ns/pid")
-    return None
 
 
 def _environment(pid: int) -> dict[str, str]:

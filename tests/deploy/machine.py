@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from reconciler.apply.cgroup import own_group, procs_of, remove
+from tests.deploy.pid_namespace import first_below
 from tests.waiting import wait_for, wait_until
 
 _SCRIPT = Path(__file__).with_name("machine.sh")
@@ -110,10 +111,10 @@ def _started(process: subprocess.Popen[bytes], folder: Path) -> Machine:
 
     def look() -> Machine | None:
         assert process.poll() is None, said()
-        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-        if not children or Path(f"/proc/{children[0]}/comm").read_text() != "systemd\n":
+        first = first_below(process.pid)
+        if first is None or Path(f"/proc/{first}/comm").read_text() != "systemd\n":
             return None
-        made = Machine(pid=int(children[0]), folder=folder)
+        made = Machine(pid=first, folder=folder)
         state = made.run("systemctl", "is-system-running", check=False).strip()
         return made if state in ("running", "degraded") else None
 

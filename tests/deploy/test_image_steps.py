@@ -1,6 +1,5 @@
 """The image for CPUs: its steps are run in a bare Debian, and its container as an engine would."""
 
-import fcntl
 import os
 import shutil
 import signal
@@ -16,6 +15,8 @@ import pytest
 from tests.cluster.network import Host, network, skip_without_namespaces
 from tests.deploy.chroot import Mount, inside
 from tests.deploy.image_build import Build, Image, context_of, mount_point
+from tests.deploy.once import made_once
+from tests.deploy.pid_namespace import first_below, members_of, namespace_of
 from tests.deploy.registries import secrets
 from tests.deploy.test_dockerfile import FILE, REPOSITORY
 from tests.model_files import gemma
@@ -42,15 +43,14 @@ _COMPILERS = ("cc", "gcc", "g++", "c++", "clang", "ld", "make")
 
 @pytest.fixture(scope="module")
 def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
-    """Done, once for all workers of a test run; of its stages only the last is left."""
+    """Done; of its stages only the last is left."""
     skip_without_namespaces()
     assert _DEBIAN.exists(), "run `make test-deploy`, which makes it"
-    folder = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        folder = folder.parent
-    folder /= "image"
-    folder.mkdir(exist_ok=True)
-    made = Build(
+    return _build(made_once(tmp_path_factory, "image", _make_image))
+
+
+def _build(folder: Path) -> Build:
+    return Build(
         file=FILE,
         images={FILE.arguments["DEBIAN_IMAGE"]: _DEBIAN},
         context=folder / "context",
@@ -58,16 +58,15 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
         secrets=secrets(folder),
         folder=folder,
     )
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (folder / "done").exists():
-            context_of(REPOSITORY, made.context)
-            made.stage("final")
-            for stage in (folder / "stages").iterdir():
-                if stage.name != "final":
-                    shutil.rmtree(stage)
-            (folder / "done").touch()
-    return made
+
+
+def _make_image(folder: Path) -> None:
+    build = _build(folder)
+    context_of(REPOSITORY, build.context)
+    build.stage("final")
+    for stage in (folder / "stages").iterdir():
+        if stage.name != "final":
+            shutil.rmtree(stage)
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +88,7 @@ class Container:
 
     def members(self) -> dict[int, int]:
         """All that lives in its pid namespace, with their users."""
-        found = {pid: _uid(pid) for pid in _pids() if _pid_namespace(pid) == self.namespace}
+        found = {pid: _uid(pid) for pid in members_of(self.namespace)}
         return {pid: uid for pid, uid in found.items() if uid is not None}
 
 
@@ -135,10 +134,10 @@ def container(image: Image, tmp_path: Path) -> Iterator[Container]:
         )
         stack.callback(process.kill)
         stack.callback(shutil.rmtree, hub)
-        init = wait_for(lambda: _child(process.pid), what="process 1", seconds=30)
-        yield Container(
-            process=process, init=init, namespace=_pid_namespace(init), host=host, log=log
-        )
+        init = wait_for(lambda: first_below(process.pid), what="process 1", seconds=30)
+        namespace = namespace_of(init)
+        assert namespace is not None, log.read_text(encoding="utf-8")
+        yield Container(process=process, init=init, namespace=namespace, host=host, log=log)
 
 
 def test_no_compiler_and_no_pip_are_shipped(image: Image) -> None:
@@ -238,22 +237,6 @@ def _ready(client: httpx.Client, url: str, container: Container) -> bool:
     with suppress(httpx.TransportError):
         return client.get(f"{url}/readyz").status_code == 200
     return False
-
-
-def _child(pid: int) -> int | None:
-    """Of what stands for the engine: `unshare` begets process 1."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
-    return int(children[0]) if children else None
-
-
-def _pids() -> Iterator[int]:
-    return (int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit())
-
-
-def _pid_namespace(pid: int) -> str:
-    with suppress(OSError):
-        return os.readlink(f"/proc/{pid}/ns/pid")
-    return ""
 
 
 def _uid(pid: int) -> int | None:

@@ -1,7 +1,5 @@
 """The package as wheels, with all that it needs: what an air-gapped host is given."""
 
-import fcntl
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,21 +7,15 @@ from pathlib import Path
 import pytest
 
 from tests.deploy.helm import ROOT
+from tests.deploy.once import made_once
 
 
 def wheelhouse(factory: pytest.TempPathFactory) -> Path:
-    """Made once a run, for all its workers."""
-    own = factory.getbasetemp()
-    folder = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
-    made, done = folder / "wheelhouse", folder / "wheelhouse.done"
-    with (folder / "wheelhouse.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not done.exists():
-            pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check"]
-            subprocess.run(
-                [*pip, "--constraint", str(ROOT / "constraints.txt"), "-w", str(made), str(ROOT)],
-                check=True,
-            )
-            made.chmod(0o755)
-            done.touch()
-    return made
+    """A folder of them."""
+    return made_once(factory, "wheelhouse", _make)
+
+
+def _make(folder: Path) -> None:
+    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check"]
+    constraints = str(ROOT / "constraints.txt")
+    subprocess.run([*pip, "--constraint", constraints, "-w", str(folder), str(ROOT)], check=True)
