@@ -64,7 +64,8 @@ class Surroundings:
     """What every watch is given.
 
     `stall_of`: the model's `timeouts.stall`; None: nobody wants it any more. `families`: the pids
-    of each backend. `probed`: told after each probe that was answered while nothing else was asked.
+    of each backend. `probing`, `probed`: told before each probe of an idle backend, and after one
+    that was answered.
     `report`: told of each verdict.
     """
 
@@ -74,6 +75,7 @@ class Surroundings:
     families: Callable[[], Mapping[Nonce, Sequence[int]]]
     clock: Callable[[], float]
     wake: Callable[[], None]
+    probing: Callable[[BackendView], Awaitable[None]]
     probed: Callable[[BackendView], Awaitable[None]]
     report: Callable[[BackendHung], None]
 
@@ -206,7 +208,8 @@ class _Watch:
             self._around.wake()
 
     async def _probe_idle(self, stall: float) -> None:
-        """It may take as long as a request: until it is answered, it is one that is owed."""
+        """The probe may take as long as a request: until it is answered, it is one that is owed."""
+        await self._around.probing(self._view)
         self._unanswered = True
         self._pulse = replace(self._pulse, seen=self._sight(None))
         if await question(self._session, self._view.launch, seconds=stall) is None:

@@ -209,6 +209,7 @@ async def assembled(
                 families=backends.families,
                 clock=clock.monotonic,
                 wake=wakeup.set,
+                probing=tokens.catch_up,
                 probed=tokens.leave_out,
                 report=chronicle.hung,
             ),

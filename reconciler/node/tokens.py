@@ -86,6 +86,11 @@ class TokenCount:
             if view.nonce == nonce:
                 await self._look_at(view)
 
+    async def catch_up(self, view: BackendView) -> None:
+        """Count what others have asked, before a probe of ours: also what is counted late."""
+        for _ in range(2):
+            await self._look_at(view)
+
     async def leave_out(self, view: BackendView) -> None:
         """What its engine has counted since it was looked at last is a probe's of ours, and not
         counted; unless anybody else asked meanwhile."""

@@ -35,6 +35,7 @@ class Node:
     traffic: Traffic = field(default_factory=Traffic)
     unwanted: ModelName | None = None
     verdicts: list[BackendHung] = field(default_factory=list)
+    probing: int = 0
     probed: int = 0
     liveness: Liveness = field(init=False)
 
@@ -64,6 +65,7 @@ class Node:
                 families=self.world.backends.families,
                 clock=asyncio.get_running_loop().time,
                 wake=lambda: None,
+                probing=self._be_about_to_probe,
                 probed=self._be_probed,
                 report=self.verdicts.append,
             )
@@ -76,7 +78,11 @@ class Node:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
 
+    async def _be_about_to_probe(self, view: BackendView) -> None:
+        self.probing += 1
+
     async def _be_probed(self, view: BackendView) -> None:
+        assert self.probed < self.probing
         self.probed += 1
 
     async def hang_is_told(self, view: BackendView) -> BackendHung:

@@ -166,13 +166,15 @@ async def test_a_request_under_way_is_work(node: Node) -> None:
 
 async def test_a_probe_of_ours_is_left_out(node: Node) -> None:
     view = await node.load()
-    for _ in range(2):
-        await node.tokens.look()
+    await node.tokens.look()
+    await node.ask(view)
+    await node.tokens.look()  # and is to look once more
+    await node.tokens.catch_up(view)
     await node.probe(view)
     await node.tokens.leave_out(view)
     await node.ask(view)
     await node.stop(view)
-    assert node.counted == (2, 10)
+    assert node.counted == (3, 15)
 
 
 async def test_who_asks_beside_a_probe_is_counted(node: Node) -> None:
