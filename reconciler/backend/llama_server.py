@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 
 from reconciler.backend.environment import environment
-from reconciler.backend.inventory import Build
+from reconciler.backend.inventory import LLAMA_SERVER_CUDA, Build
 from reconciler.backend.launch import Launch
 from reconciler.backend.llama_devices import told, variables
 from reconciler.backend.llama_options import COUNTERS, HOST, KEY_VARIABLE, need_fields, options
 from reconciler.backend.model_info import ModelInfo
 from reconciler.backend.options import Default, Options
 from reconciler.backend.questions import probe
-from reconciler.backend.site import Site
+from reconciler.backend.site import CUDA_CACHE, Site
 from reconciler.errors import Bug
 from reconciler.plan.desired import DesiredModel, ModelSpec
 from reconciler.plan.gpus import Gpu
@@ -49,7 +49,8 @@ def launch(
     projector: tuple[str, ...] = ("--mmproj", files.mmproj) if files.mmproj else ()
     if projector and not site.devices and build.flags.find("--no-mmproj-offload"):
         projector = (*projector, "--no-mmproj-offload")
-    ours = {KEY_VARIABLE: site.api_key, **variables(build, site.devices)}
+    cache = site.kept(CUDA_CACHE) if build.id == LLAMA_SERVER_CUDA else {}
+    ours = {KEY_VARIABLE: site.api_key, **cache, **variables(build, site.devices)}
     return Launch(
         backend=build.id,
         argv=(

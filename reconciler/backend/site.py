@@ -5,6 +5,9 @@ from dataclasses import dataclass, field
 
 from reconciler.plan.gpus import Gpu
 
+CUDA_CACHE = {"CUDA_CACHE_PATH": "cuda"}
+"""What CUDA's driver compiles, for any engine: else it lies in HOME, which goes with a pod."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
@@ -19,3 +22,13 @@ class Site:
     secrets: Mapping[str, str] = field(repr=False)
     devices: tuple[Gpu, ...] = ()
     shared_cache: str | None = None
+
+    def kept(self, folders: Mapping[str, str]) -> dict[str, str]:
+        """Variables that name folders within the shared cache; none where there is no such cache.
+
+        Args:
+            folders: Variable to the folder's name there.
+        """
+        if not self.shared_cache:
+            return {}
+        return {name: f"{self.shared_cache}/{folder}" for name, folder in folders.items()}

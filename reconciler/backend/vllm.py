@@ -13,7 +13,7 @@ from reconciler.backend.launch import Launch
 from reconciler.backend.model_info import ModelInfo
 from reconciler.backend.options import Options
 from reconciler.backend.questions import probe
-from reconciler.backend.site import Site
+from reconciler.backend.site import CUDA_CACHE, Site
 from reconciler.backend.vllm_devices import cache_variable, selection
 from reconciler.backend.vllm_options import COUNTERS, options
 from reconciler.backend.vllm_versions import Traits
@@ -75,17 +75,15 @@ def _variables(spec: ModelSpec, build: Build, site: Site) -> dict[str, str]:
         "TORCHINDUCTOR_CACHE_DIR": "torchinductor",
         "TRITON_CACHE_DIR": "triton",
         "FLASHINFER_WORKSPACE_BASE": "flashinfer",
-        "CUDA_CACHE_PATH": "cuda",
+        **CUDA_CACHE,
     }
-    shared = site.shared_cache
-    cache = {name: f"{shared}/{folder}" for name, folder in caches.items()} if shared else {}
     return {
         "VLLM_API_KEY": site.api_key,
         "VLLM_NO_USAGE_STATS": "1",
         # Nothing that lies in the agent's working directory is imported.
         "PYTHONSAFEPATH": "1",
         **_search_path(build, site),
-        **cache,
+        **site.kept(caches),
         **cache_variable(spec, site.devices, Traits.of(build.version)),
         **selection(build, site.devices),
     }
