@@ -19,7 +19,13 @@ PAGES = [
 ]
 FILE_OF_VALUES = ("-f", "--values")
 SETTERS = ("--set", "--set-string")
-WITHOUT_A_VALUE = ("--create-namespace", "--install", "--reset-then-reuse-values", "--wait")
+WITHOUT_A_VALUE = (
+    "--create-namespace",
+    "--force-conflicts",
+    "--install",
+    "--reset-then-reuse-values",
+    "--wait",
+)
 OTHERS = ("-n", "--namespace", "--timeout")
 
 

@@ -124,3 +124,10 @@ def test_dns_may_be_a_cache_on_each_host(chart: Chart) -> None:
     policy = {"enabled": True, "egress": {"enabled": True, "dns": cache}}
     rules = chart({"networkPolicy": policy}).one("NetworkPolicy")["spec"]["egress"]
     assert rules[0]["to"] == cache
+
+
+def test_dns_may_listen_elsewhere(chart: Chart) -> None:
+    egress = {"enabled": True, "dnsPorts": [5353, 53]}
+    rules = chart({"networkPolicy": {"enabled": True, "egress": egress}}).one("NetworkPolicy")
+    found = [(each["port"], each["protocol"]) for each in rules["spec"]["egress"][0]["ports"]]
+    assert found == [(5353, "UDP"), (5353, "TCP"), (53, "UDP"), (53, "TCP")]

@@ -140,3 +140,20 @@ def test_null_in_a_pool_takes_away(chart: Chart) -> None:
     assert "fsGroup" not in release.pod("a")["securityContext"]
     assert "capabilities" not in release.agent("a")["securityContext"]
     assert release.pod("b")["securityContext"]["fsGroup"] == 10001
+
+
+@pytest.mark.parametrize("image", [{"tag": "1.2-mine"}, {"digest": f"sha256:{'a' * 64}"}])
+def test_pools_of_different_variants_do_not_share_one_image(
+    image: dict[str, str], chart: Chart
+) -> None:
+    pools: dict[str, Any] = {"gpu": {}, "plain": {"gpu": {"vendor": "none"}}}
+    said = chart.refusal({"image": image, "pools": pools})
+    assert "pools gpu (vllm-cuda) and plain (cpu) would run one image" in said
+    assert "give each pool an image.tag or image.digest of its own" in said
+    # Its own, or of one variant: both are images that somebody chose.
+    pools["plain"]["image"] = {"tag": "1.2-cpu", "digest": ""}
+    own = chart({"image": image, "pools": pools})
+    assert own.agent("plain")["image"] == "xgen-model:1.2-cpu"
+    pools["plain"]["image"] = {"variant": "vllm-cuda"}
+    same = chart({"image": image, "pools": pools})
+    assert same.agent("plain")["image"] == same.agent("gpu")["image"]

@@ -51,6 +51,23 @@ def test_root_gives_host_folders_to_the_agent_and_can_do_no_more(chart: Chart) -
     assert {each["mountPath"] for each in first["volumeMounts"]} == set(first["command"][3:])
 
 
+@pytest.mark.parametrize(
+    ("values", "owner"),
+    [
+        ({"podSecurityContext": {"runAsGroup": None}}, "10001:10001"),
+        # A runtime gives a user that the image does not know the group 0.
+        ({"podSecurityContext": {"runAsUser": 2000, "runAsGroup": None}}, "2000:0"),
+        ({"podSecurityContext": {"runAsUser": 2000, "runAsGroup": 3000}}, "2000:3000"),
+        ({"securityContext": {"runAsUser": 2000, "runAsGroup": 4000}}, "2000:4000"),
+    ],
+)
+def test_folders_are_given_to_the_group_that_the_agent_has(
+    values: dict[str, Any], owner: str, chart: Chart
+) -> None:
+    (first,) = chart(values).pod()["initContainers"]
+    assert owner in first["command"]
+
+
 def test_what_is_in_the_folders_may_be_given_too(chart: Chart) -> None:
     (first,) = chart({"storage": {"permissions": {"recursive": True}}}).pod()["initContainers"]
     assert "--recursive" in first["command"]

@@ -1,10 +1,18 @@
 {{/* What an agent is told: environment and mounts of its container. */}}
 
-{{/* The numbers of the user and group that the pod runs as; empty: the image's. */}}
+{{/* The number of the user that the pod runs as; empty: the image's. */}}
 {{- define "xgen-model.user" -}}
 {{- $user := .Values.securityContext.runAsUser -}}
 {{- if kindIs "invalid" $user -}}{{- $user = .Values.podSecurityContext.runAsUser -}}{{- end -}}
 {{- if not (kindIs "invalid" $user) -}}{{- int64 $user -}}{{- end -}}
+{{- end -}}
+
+{{/* The group's; where none is given, what the runtime takes: the image's of a user that it knows, or 0. */}}
+{{- define "xgen-model.group" -}}
+{{- $group := .Values.securityContext.runAsGroup -}}
+{{- if kindIs "invalid" $group -}}{{- $group = .Values.podSecurityContext.runAsGroup -}}{{- end -}}
+{{- if kindIs "invalid" $group -}}{{- $group = eq (include "xgen-model.user" .) "10001" | ternary 10001 0 -}}{{- end -}}
+{{- int64 $group -}}
 {{- end -}}
 
 {{- define "xgen-model.runtimeClassName" -}}

@@ -47,6 +47,22 @@
 {{- end -}}
 {{- end -}}
 
+{{/* One explicit tag or digest is one image, and has the engines of one variant: (list pool…). */}}
+{{- define "xgen-model.checkImages" -}}
+{{- $first := dict -}}
+{{- range . -}}
+{{- if or .Values.image.tag .Values.image.digest -}}
+{{- $image := include "xgen-model.image" . -}}
+{{- $variant := include "xgen-model.variant" . -}}
+{{- $other := get $first $image | default (dict "pool" .pool "variant" $variant) -}}
+{{- if ne $other.variant $variant -}}
+{{- fail (printf "pools %s (%s) and %s (%s) would run one image, %s: give each pool an image.tag or image.digest of its own, or one image.variant to both if that image has the engines of both" $other.pool $other.variant .pool $variant $image) -}}
+{{- end -}}
+{{- $_ := set $first $image $other -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{/* The same of what is said once for all pools. */}}
 {{- define "xgen-model.check" -}}
 {{- $manifest := .Values.manifest -}}

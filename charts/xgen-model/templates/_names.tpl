@@ -54,15 +54,18 @@ app.kubernetes.io/part-of: xgen-model
 {{- .Values.manifest.namespace | default .Release.Namespace -}}
 {{- end -}}
 
+{{- define "xgen-model.variant" -}}
+{{- .Values.image.variant | default (get (dict "nvidia" "vllm-cuda" "amd" "vllm-rocm" "none" "cpu") .Values.gpu.vendor) -}}
+{{- end -}}
+
 {{/* One image, for the agent and what prepares its folders. */}}
 {{- define "xgen-model.image" -}}
 {{- $image := .Values.image -}}
-{{- $variant := $image.variant | default (get (dict "nvidia" "vllm-cuda" "amd" "vllm-rocm" "none" "cpu") .Values.gpu.vendor) -}}
 {{- $name := empty $image.registry | ternary $image.repository (printf "%s/%s" $image.registry $image.repository) -}}
 {{- if $image.digest -}}
 {{- printf "%s@%s" $name $image.digest -}}
 {{- else -}}
-{{- printf "%s:%s" $name ($image.tag | default (printf "%s-%s" .Chart.AppVersion $variant)) -}}
+{{- printf "%s:%s" $name ($image.tag | default (printf "%s-%s" .Chart.AppVersion (include "xgen-model.variant" .))) -}}
 {{- end -}}
 {{- end -}}
 

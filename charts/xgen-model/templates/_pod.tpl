@@ -170,7 +170,6 @@ spec:
 {{/* fsGroup changes no hostPath, so root gives the folders away, with this one capability. */}}
 {{- define "xgen-model.permissions" -}}
 {{- $permissions := .Values.storage.permissions -}}
-{{- $group := .Values.podSecurityContext.runAsGroup -}}
 - name: permissions
   image: {{ include "xgen-model.image" . }}
   imagePullPolicy: {{ .Values.image.pullPolicy }}
@@ -180,7 +179,7 @@ spec:
     - --recursive
     {{- end }}
     - --no-dereference
-    - {{ printf "%s:%s" (include "xgen-model.user" .) (kindIs "invalid" $group | ternary "" (include "xgen-model.text" $group)) | quote }}
+    - {{ printf "%s:%s" (include "xgen-model.user" .) (include "xgen-model.group" .) | quote }}
     {{- range splitList " " (include "xgen-model.ownedFolders" .) }}
     - {{ . }}
     {{- end }}

@@ -33,6 +33,7 @@ own: the root's, with the pool's values, `pool` its name and `workload` the name
 {{- range $found -}}
 {{- include "xgen-model.checkPool" . -}}
 {{- end -}}
+{{- include "xgen-model.checkImages" $found -}}
 {{- $_ := set .into "pools" $found -}}
 {{- end -}}
 
