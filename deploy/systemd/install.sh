@@ -165,8 +165,17 @@ install_release() {
     fail "what was installed does not run; nothing was changed"
   trap - EXIT
   if command -v restorecon >/dev/null; then restorecon -R "$fresh" || true; fi
+  keep_units "$fresh"
   switch_to "$fresh"
   say "$version is the current release"
+}
+
+# With the release that they belong to, for the way back; whole, or not there.
+keep_units() {
+  local unit
+  install -d -m 0755 "$1/units.new"
+  for unit in "${UNITS[@]}"; do install -m 0644 "$HERE/$unit" "$1/units.new/$unit"; done
+  mv -T "$1/units.new" "$1/units"
 }
 
 target_of() { readlink "$1" 2>/dev/null || true; }
@@ -177,24 +186,54 @@ link() {
   do_it mv -Tf "$2.new" "$2"
 }
 
+# The way back comes first. It leads to what the agent runs from, if there is one: where an earlier
+# upgrade was cut off before its restart, that is not the current release.
 switch_to() {
   local before
-  before=$(target_of "$CURRENT")
-  link "$1" "$CURRENT"
+  before=$(release_of_agent)
+  if [ -z "$before" ] || [ "$before" = "$1" ]; then before=$(target_of "$CURRENT"); fi
   if [ -n "$before" ] && [ "$before" != "$1" ]; then link "$before" "$PREVIOUS"; fi
-  remove_old_releases
+  link "$1" "$CURRENT"
 }
 
-# Not the one before: backends of the agent's own environment may run from it.
+# `previous`, or where a switch was cut off between its links the newest that is older.
+release_before() {
+  local current before each
+  current=$(target_of "$CURRENT") before=$(target_of "$PREVIOUS")
+  if [ "$before" = "$current" ]; then
+    before=''
+    for each in "$RELEASES"/*; do
+      if [[ $each < $current ]] && [ -d "$each/units" ]; then before=$each; fi
+    done
+  fi
+  printf '%s\n' "$before"
+}
+
+# Once the agent has been restarted. Backends of the agent's own environment may run from any of them.
 remove_old_releases() {
-  local each
+  local each used
+  used=$(releases_in_use)
   for each in "$RELEASES"/*; do
     case $each in
-      "$(target_of "$CURRENT")" | "$(target_of "$PREVIOUS")" | "$RELEASES/*") ;;
-      *) do_it rm -rf "$each" ;;
+      "$(target_of "$CURRENT")" | "$(target_of "$PREVIOUS")" | "$RELEASES/*") continue ;;
     esac
+    if ! grep -qxF "$each" <<<"$used"; then do_it rm -rf "$each"; fi
   done
 }
+
+releases_in_use() { releases_named_by /proc/[0-9]*/cmdline; }
+
+release_of_agent() {
+  local pid
+  pid=$(property MainPID)
+  if [ "${pid:-0}" != 0 ]; then releases_named_by "/proc/$pid/cmdline" | head -n 1; fi
+}
+
+releases_named_by() { # CMDLINE…: files of processes, which may have ended
+  { cat "$@" 2>/dev/null || true; } | tr '\0' '\n' | { grep -oE "^$RELEASES/[^/]+" || true; } | sort -u
+}
+
+property() { systemctl show "${UNITS[0]}" --property="$1" --value 2>/dev/null || true; }
 
 # --- the host -----------------------------------------------------------------------------------
 
@@ -225,70 +264,95 @@ install_host_files() {
   do_it install -d -m 0755 "$(dirname "$COMMAND")"
   if [ -e "$COMMAND" ] && [ ! -L "$COMMAND" ]; then fail "$COMMAND is not ours; move it away"; fi
   link "$CURRENT/bin/xgen-model" "$COMMAND"
-  for unit in "${UNITS[@]}"; do put 0644 "$HERE/$unit" "$UNIT_DIR/$unit"; done
+  install_units
+}
+
+# Those of the release that counts; one of an older install.sh has none of its own.
+install_units() {
+  local unit from=$CURRENT/units
+  [ -d "$from" ] && [ "$DRY_RUN" = no ] || from=$HERE
+  for unit in "${UNITS[@]}"; do put 0644 "$from/$unit" "$UNIT_DIR/$unit"; done
   do_it systemctl daemon-reload
 }
 
 start_agent() {
   [ "$START" = yes ] || { say "not started: systemctl enable --now xgen-model"; return; }
   do_it systemctl enable --quiet xgen-model.service
-  if [ "$1" = again ]; then
-    do_it systemctl restart xgen-model.service || fail_to_start
-  else
-    do_it systemctl start xgen-model.service || fail_to_start
-  fi
+  do_it systemctl start xgen-model.service || fail_to_start
+}
+
+# One that was stopped stays so; one that has failed was not stopped.
+restart_agent() {
+  if [ "$START" = no ]; then say "not restarted: systemctl restart xgen-model"; return; fi
+  case $(property ActiveState) in
+    inactive | deactivating) say "the agent is stopped, and left so: systemctl start xgen-model" ;;
+    *) do_it systemctl restart xgen-model.service || fail_to_start ;;
+  esac
+  remove_old_releases
 }
 
 fail_to_start() {
-  fail "the agent does not start: journalctl -u xgen-model -n 50${1:-}; \`install.sh --rollback\` brings the release before back"
+  fail "the agent does not start: journalctl -u xgen-model -n 50; \`install.sh --rollback\` brings the release before back"
 }
 
 # --- the actions --------------------------------------------------------------------------------
 
 install_all() {
   check_disk
-  if [ "$ACTION" = upgrade ] || [ ! -x "$CURRENT/bin/xgen-model" ]; then
+  if [ ! -x "$CURRENT/bin/xgen-model" ]; then
     choose_python
     install_release
     install_host_files
-    start_agent again
+    start_agent
+  elif [ "$ACTION" = upgrade ]; then
+    choose_python
+    install_release
+    install_host_files
+    restart_agent
   else
     say "$("$CURRENT/bin/xgen-model" --version) is installed; --upgrade takes another"
     install_host_files
-    start_agent once
+    start_agent
   fi
   say "settings: $CONFIG/xgen-model.env; manifests: $CONFIG/manifest; log: journalctl -u xgen-model"
 }
 
 roll_back() {
   local before
-  before=$(target_of "$PREVIOUS")
+  before=$(release_before)
   [ -n "$before" ] && [ -x "$before/bin/xgen-model" ] || fail "there is no release before this one"
   switch_to "$before"
   say "$("$before/bin/xgen-model" --version) is the current release again"
-  start_agent again
+  install_units
+  restart_agent
 }
 
+# The unit that stops models goes last: a run that was cut off can be run again.
 uninstall() {
   local unit
-  if [ -e "$UNIT_DIR/xgen-model-stop.service" ]; then
-    [ -x "$COMMAND" ] ||
-      fail "$COMMAND is gone, so no model can be stopped; run install.sh first, then --uninstall again"
-    do_it systemctl disable --quiet xgen-model.service
-    do_it systemctl start xgen-model-stop.service ||
-      fail "models could not be stopped: journalctl -u xgen-model-stop; nothing was removed"
-  fi
+  if [ -e "$UNIT_DIR/xgen-model-stop.service" ]; then stop_models; fi
   for unit in "${UNITS[@]}"; do do_it rm -f "$UNIT_DIR/$unit"; done
   do_it systemctl daemon-reload
   if [ -L "$COMMAND" ]; then do_it rm -f "$COMMAND"; fi
   do_it rm -rf "$PREFIX" "$SYSUSERS" "$TMPFILES"
   if [ "$PURGE" = yes ]; then
+    for unit in "${UNITS[@]}"; do do_it rm -rf "$UNIT_DIR/$unit.d"; done
+    do_it systemctl daemon-reload
     do_it rm -rf "$CONFIG" "$DATA"
     if getent passwd "$ACCOUNT" >/dev/null; then do_it userdel "$ACCOUNT"; fi
     say "removed, with settings, manifests and models"
   else
-    say "removed; $CONFIG and $DATA are kept (--purge removes them)"
+    say "removed; $CONFIG, $DATA and changes by systemctl edit are kept (--purge removes them)"
   fi
+}
+
+stop_models() {
+  [ -x "$COMMAND" ] ||
+    fail "$COMMAND is gone, so no model can be stopped; run install.sh first, then --uninstall again"
+  if [ -e "$UNIT_DIR/xgen-model.service" ]; then do_it systemctl disable --quiet xgen-model.service; fi
+  if [ ! -e "$DATA/version" ] && ! grep -qs '^XGEN_DATA_DIR=' "$CONFIG/xgen-model.env"; then return; fi # it never ran
+  do_it systemctl start xgen-model-stop.service ||
+    fail "models could not be stopped: journalctl -u xgen-model-stop; nothing was removed"
 }
 
 check_host

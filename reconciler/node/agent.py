@@ -98,8 +98,10 @@ async def run_agent(
                     hold_folder=folder.hold,
                 ) as parts,
             ):
-                _tell_of_the_start(settings, parts.journal, up)
-                if not shutdown.begun.is_set():  # else it is no node's agent: `xgen-model stop`
+                if shutdown.begun.is_set():  # it is no node's agent: `xgen-model stop`
+                    _log.info("stopping what is left", data_dir=str(settings.data_dir))
+                else:
+                    _tell_of_the_start(settings, parts.journal, up)
                     folder.remember_name(node)
                 if on_up:
                     on_up(up)
