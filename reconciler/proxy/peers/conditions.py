@@ -26,7 +26,7 @@ class ClusterConditions:
         status: Callable[[], Status],
         now: Callable[[], str],
         address: Callable[[], str | None],
-        token_problem: Callable[[], str | None] = lambda: None,
+        token_problem: Callable[[], str | None],
     ) -> None:
         self._found = found
         self._peers = peers

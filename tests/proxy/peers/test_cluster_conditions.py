@@ -99,6 +99,7 @@ def test_a_condition_remembers_since_when() -> None:
         status=lambda: _OWN,
         now=lambda: moment,
         address=lambda: None,
+        token_problem=lambda: None,
     )
     (_, first) = said.current()
     peers, moment = Peers(all=(_peer(applied="r3"),)), "2"
