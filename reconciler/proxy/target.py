@@ -15,7 +15,7 @@ from reconciler.proxy.query import take_parameter
 from reconciler.status import Status
 
 _HEADER = b"x-target-server"
-_OUR_OWN = ("/healthz", "/readyz", "/metrics")
+_OUR_OWN = frozenset(("/healthz", "/readyz", "/metrics", "/metrics/backends"))
 """What each node says of itself, whoever is named."""
 
 
@@ -29,7 +29,7 @@ class TargetServer:
         self._hop = hop
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"].startswith(_OUR_OWN):
+        if scope["type"] != "http" or scope["path"] in _OUR_OWN:
             await self._app(scope, receive, send)
             return
         query, from_query = take_parameter(scope["query_string"], "server")

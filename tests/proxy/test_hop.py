@@ -72,11 +72,18 @@ async def test_the_header_counts_where_both_are_given(llm: StandIn) -> None:
         assert answer.json["node"] == "node-b"
 
 
-@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics"])
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics", "/metrics/backends"])
 async def test_health_is_always_our_own(path: str) -> None:
     async with pair() as nodes:
         answer = await nodes.a.get(path, headers=TO_B)
         assert answer.headers["x-served-by"] == "node-a"
+
+
+@pytest.mark.parametrize("path", ["/healthzfoo", "/readyz/foo", "/metricsfoo", "/metrics/foo"])
+async def test_what_only_begins_like_it_is_answered_by_whoever_is_named(path: str) -> None:
+    async with pair() as nodes:
+        answer = await nodes.a.get(path, headers=TO_B)
+        assert (answer.status, answer.headers["x-served-by"]) == (404, "node-b")
 
 
 async def test_neither_name_reaches_the_backend(llm: StandIn) -> None:
