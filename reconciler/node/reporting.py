@@ -8,12 +8,15 @@ import asyncio
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
+import structlog
+
 from reconciler.apply.within import within
 from reconciler.node.service_manager import ServiceManager
 from reconciler.plan.phase import State
 from reconciler.pulse import Beat
 from reconciler.status import ModelStatus, Status
 
+_log = structlog.get_logger("xgen.node")
 _LOOK_SECONDS = 1.0
 _STARTING_LOOK_SECONDS = 0.05
 _EXTENSION_SECONDS = 30.0
@@ -56,7 +59,13 @@ class Reporting:
         self._feed_every = watchdog / 2 if watchdog is not None else None
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Until cancelled. A fault of ours ends it, not the agent: that is for who watches it."""
+        try:
+            await self._report()
+        except Exception:  # noqa: BLE001  what is told of an agent must not be what ends it
+            _log.exception(f"the service manager hears nothing more of this agent{self._fate()}")
+
+    async def _report(self) -> None:
         while True:
             if news := list(self.news()):
                 self._manager.tell(*news)
@@ -86,6 +95,16 @@ class Reporting:
         if self._stopping and now - self._extended_at >= _EXTEND_EVERY_SECONDS:
             self._extended_at = now
             yield f"EXTEND_TIMEOUT_USEC={_EXTENSION_SECONDS * 1_000_000:.0f}"
+
+    def _fate(self) -> str:
+        """Of an agent of which nothing is heard."""
+        if not self._ready:
+            return ", which goes on until the time for its start is over"
+        if self._feed_every is not None:
+            return (
+                f", which goes on until the watchdog ends it, in {2 * self._feed_every:g} s or less"
+            )
+        return ", which goes on"
 
     def _pause(self) -> float:
         if not self._ready:

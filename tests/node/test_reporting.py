@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from reconciler.node.reporting import Reporting, told_of
 from reconciler.node.service_manager import ServiceManager
@@ -39,11 +40,14 @@ class Seen:
     of_loop: Beat = STARTING
     of_models: Status = field(default_factory=status)
     listens: bool = True
+    fault: Exception | None = None
 
     def beat(self) -> Beat:
         return self.of_loop
 
     def status(self) -> Status:
+        if self.fault is not None:
+            raise self.fault
         return self.of_models
 
     def answers(self) -> bool:
@@ -57,6 +61,9 @@ class Told:
         self.agent, self.ending, self.time = Seen(), asyncio.Event(), 0.0
         manager = ServiceManager("/nowhere", watchdog_seconds=watchdog_seconds)
         self._reporting = Reporting(manager, self.agent, ending=self.ending, now=lambda: self.time)
+
+    async def run(self) -> None:
+        await self._reporting.run()
 
     def news(self, *, after: float = 0.0) -> list[str]:
         self.time += after
@@ -123,6 +130,28 @@ def test_the_status_is_one_line(said: str, models: list[ModelStatus], beat: Beat
 def test_what_is_told_of_an_end_and_of_no_revision() -> None:
     shown = replace(status(applied=None), draining=True)
     assert told_of(shown, ALIVE) == "ending: no revision applied yet, 0 of 0 models loaded"
+
+
+@pytest.mark.parametrize(
+    ("watchdog", "beat", "fate"),
+    [
+        (None, ALIVE, "which goes on"),
+        (20.0, ALIVE, "which goes on until the watchdog ends it, in 20 s or less"),
+        (20.0, STARTING, "which goes on until the time for its start is over"),
+    ],
+)
+async def test_a_fault_of_ours_is_logged_at_once_and_with_what_follows(
+    watchdog: float | None, beat: Beat, fate: str
+) -> None:
+    told = Told(watchdog_seconds=watchdog)
+    told.agent.of_loop = beat
+    told.news()
+    told.agent.fault = ValueError("no status")
+    with capture_logs() as logs:
+        await told.run()
+    (line,) = logs
+    assert line["event"] == f"the service manager hears nothing more of this agent, {fate}"
+    assert (line["log_level"], line["exc_info"]) == ("error", True)
 
 
 @pytest.mark.parametrize("abstract", [False, True])
