@@ -40,7 +40,8 @@ class ServiceManager:
         )
         if not address.startswith(("/", "@")):
             return None
-        meant = pid in ("", str(watched)) and usec.isdigit() and int(usec) > 0
+        is_number = usec.isascii() and usec.isdecimal()
+        meant = pid in ("", str(watched)) and is_number and int(usec) > 0
         return cls(address, watchdog_seconds=int(usec) / 1_000_000 if meant else None)
 
     def tell(self, *assignments: str) -> None:

@@ -178,6 +178,8 @@ def test_a_message_arrives_whole_and_no_child_learns_where(tmp_path: Path, abstr
         ({"WATCHDOG_USEC": "3000000"}, 3.0),
         ({"WATCHDOG_USEC": "0"}, None),
         ({"WATCHDOG_USEC": "soon"}, None),
+        ({"WATCHDOG_USEC": "\N{SUPERSCRIPT TWO}"}, None),
+        ({"WATCHDOG_USEC": "\N{ARABIC-INDIC DIGIT TWO}"}, None),
         ({}, None),
     ],
 )
