@@ -5,6 +5,7 @@ from datetime import datetime
 
 from reconciler.plan.desired import ModelType
 from reconciler.proxy.errors import SHOWN_CHARACTERS, SOON_SECONDS, Problem, retry_after
+from reconciler.proxy.naming import listed
 from reconciler.proxy.peers.peer import Unheard
 
 LATELY_SECONDS = 60.0
@@ -27,8 +28,8 @@ def model_unheard(model: str, nodes: tuple[str, ...], unheard: Sequence[Unheard]
     return Problem(
         status=503,
         code="model_not_ready",
-        message=f"cannot answer for model {model!r}: the manifest has it for {_listed(nodes)}, of "
-        f"which nothing is known yet: {_causes(unheard)}",
+        message=f"cannot answer for model {model!r}: the manifest has it for "
+        f"{listed(nodes, _SHOWN)}, of which nothing is known yet: {_causes(unheard)}",
         headers=retry_after(SOON_SECONDS),
         model=model,
     )
@@ -68,12 +69,4 @@ def nothing_heard(unheard: Sequence[Unheard]) -> Problem:
 
 
 def _causes(unheard: Sequence[Unheard]) -> str:
-    return "; ".join(each.cause for each in unheard[:_SHOWN]) + _more(unheard)
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:_SHOWN]) + _more(names)
-
-
-def _more(every: Sequence[object]) -> str:
-    return f" and {len(every) - _SHOWN} more" if len(every) > _SHOWN else ""
+    return listed([each.cause for each in unheard], _SHOWN, between="; ")

@@ -16,6 +16,7 @@ from reconciler.proxy.errors import (
     Problem,
     retry_after,
 )
+from reconciler.proxy.naming import listed
 from reconciler.proxy.peers.peer import Peer, PeerModel
 from reconciler.status import ModelStatus
 
@@ -104,7 +105,7 @@ def not_asked(peer: Peer, model: PeerModel, refusal: Problem) -> Unready:
 
 def model_disabled(model: str, serving: tuple[str, ...]) -> Problem:
     """`serving`: nodes that do, by another manifest than this one's."""
-    others = f" of this node; by theirs it serves on {_some(serving)}" if serving else ""
+    others = f" of this node; by theirs it serves on {listed(serving, _SHOWN)}" if serving else ""
     return Problem(
         status=503,
         code="model_disabled",
@@ -162,8 +163,8 @@ def type_gone(types: tuple[ModelType, ...], model: str) -> Problem:
 def not_taken_up(model: str, nodes: tuple[str, ...]) -> Problem:
     """`nodes`: that the manifest names for it."""
     message = (
-        f"cannot answer for model {model!r}: the manifest has it for {_some(nodes)}, where it is "
-        "not known yet"
+        f"cannot answer for model {model!r}: the manifest has it for "
+        f"{listed(nodes, _SHOWN)}, where it is not known yet"
     )
     return Problem(
         status=503,
@@ -220,11 +221,6 @@ def all_pause(model: str, replicas: int) -> Problem:
     return Problem(
         status=503, code="replicas_failing", message=message, headers=retry_after(1), model=model
     )
-
-
-def _some(nodes: Sequence[str]) -> str:
-    more = f" and {len(nodes) - _SHOWN} more" if len(nodes) > _SHOWN else ""
-    return ", ".join(nodes[:_SHOWN]) + more
 
 
 def _distance(replica: Unready) -> tuple[bool, int]:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from reconciler.condition import Condition, ConditionType, Reason
 from reconciler.plan.ids import NodeName
+from reconciler.proxy.naming import listed
 from reconciler.proxy.peers.peer import Peer, Peers
 from reconciler.proxy.peers.revisions import by_revision
 from reconciler.status import Status
@@ -76,8 +77,8 @@ def clash(own: NodeName, peers: Sequence[Peer], address: Callable[[], str | None
     twice = sorted((node, who) for node, who in given.items() if len(who) > 1)
     if not twice:
         return None
-    said = "; ".join(f"{node} is {_listed(who)}" for node, who in twice[:_NAMED])
-    return f"{said}{_more(twice)}: give each agent a --node of its own"
+    said = [f"{node} is {listed(who, _NAMED)}" for node, who in twice]
+    return f"{listed(said, _NAMED, between='; ')}: give each agent a --node of its own"
 
 
 def skew(status: Status, peers: Sequence[Peer]) -> str | None:
@@ -86,15 +87,6 @@ def skew(status: Status, peers: Sequence[Peer]) -> str | None:
     if len(found) < 2:
         return None
     most_first = sorted(found.items(), key=lambda each: (-len(each[1]), each[0]))
-    said = "; ".join(
-        f"{revision[:12]}: {_listed(nodes)}" for revision, nodes in most_first[:_NAMED]
-    )
-    return f"nodes are at {len(found)} revisions of the manifest: {said}{_more(most_first)}"
-
-
-def _listed(names: Sequence[str]) -> str:
-    return f"{', '.join(names[:_NAMED])}{_more(names)}"
-
-
-def _more(every: Sequence[object]) -> str:
-    return f" and {len(every) - _NAMED} more" if len(every) > _NAMED else ""
+    said = [f"{revision[:12]}: {listed(nodes, _NAMED)}" for revision, nodes in most_first]
+    shown = listed(said, _NAMED, between="; ")
+    return f"nodes are at {len(found)} revisions of the manifest: {shown}"
