@@ -29,6 +29,9 @@ DO_NOT_RETRY: Header = (b"x-should-retry", b"false")
 repeat every 5xx."""
 SHOWN_CHARACTERS = 200
 """Of a name that a client made up; it may be as long as a body."""
+UNSURE_SECONDS = 60.0
+"""For which a name that nobody has may be one that has just gone, or that of a node to be heard of:
+503, for clients never repeat a 404."""
 SOON_SECONDS = 5
 LATER_SECONDS = 60
 

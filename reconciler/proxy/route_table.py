@@ -14,9 +14,6 @@ from reconciler.status import Endpoint, ModelStatus, Status
 
 Types = tuple[ModelType, ...]
 """Any of which will do."""
-GONE_SECONDS = 60.0
-"""For which a name that has gone is not unknown: the nodes read a new manifest one after the other,
-and clients never repeat a 404."""
 _NAMED = 5
 """Nodes in one message."""
 _MOST_GONE = 1000
@@ -156,7 +153,7 @@ def not_known(table: RouteTable, requested: str, known: tuple[str, ...], *, now:
         return errors.node_starting(table.status.unknown_because)
     gone = table.gone.get(requested)
     if gone is not None and _lately(gone, now):
-        return unready.name_gone(requested, gone.model, GONE_SECONDS)
+        return unready.name_gone(requested, gone.model, errors.UNSURE_SECONDS)
     told = _told(table.status.elsewhere, requested)
     if told is not None:
         return _nowhere(table, told, requested)
@@ -201,8 +198,8 @@ def _gone(before: RouteTable, by_name: Mapping[str, Route], now: float) -> Mappi
 
 
 def _lately(gone: Gone, now: float) -> bool:
-    """Clocks may be set back."""
-    return abs(now - gone.at) < GONE_SECONDS
+    """The nodes read a new manifest one after the other. Clocks may be set back."""
+    return abs(now - gone.at) < errors.UNSURE_SECONDS
 
 
 def _remotes(

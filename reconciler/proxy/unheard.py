@@ -4,12 +4,16 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from reconciler.plan.desired import ModelType
-from reconciler.proxy.errors import SHOWN_CHARACTERS, SOON_SECONDS, Problem, retry_after
+from reconciler.proxy.errors import (
+    SHOWN_CHARACTERS,
+    SOON_SECONDS,
+    UNSURE_SECONDS,
+    Problem,
+    retry_after,
+)
 from reconciler.proxy.naming import listed
 from reconciler.proxy.peers.peer import Unheard
 
-LATELY_SECONDS = 60.0
-"""For which a name that nobody is known to have may yet be that of a node to be heard of."""
 _SHOWN = 3
 """Nodes in one message."""
 
@@ -19,7 +23,7 @@ def lately(unheard: Sequence[Unheard], now: float) -> tuple[Unheard, ...]:
     return tuple(
         each
         for each in unheard
-        if abs(now - datetime.fromisoformat(each.since).timestamp()) < LATELY_SECONDS
+        if abs(now - datetime.fromisoformat(each.since).timestamp()) < UNSURE_SECONDS
     )
 
 
@@ -41,7 +45,7 @@ def name_unheard(name: str, unheard: Sequence[Unheard]) -> Problem:
         status=503,
         code="model_not_ready",
         message=f"cannot answer for model {name[:SHOWN_CHARACTERS]!r}: it is not known, and not "
-        f"all nodes are either: {_causes(unheard)}. {LATELY_SECONDS:.0f} s after such a node was "
+        f"all nodes are either: {_causes(unheard)}. {UNSURE_SECONDS:.0f} s after such a node was "
         "first looked for, the name counts as unknown",
         headers=retry_after(SOON_SECONDS),
     )

@@ -11,9 +11,9 @@ from reconciler.plan.ids import ModelName, NodeName
 from reconciler.plan.peering import Address
 from reconciler.plan.phase import State
 from reconciler.proxy import model_list
-from reconciler.proxy.errors import NOT_STARTED, Problem
+from reconciler.proxy.errors import NOT_STARTED, UNSURE_SECONDS, Problem
 from reconciler.proxy.peers.peer import Peer, Peers
-from reconciler.proxy.route_table import GONE_SECONDS, Choice, RouteTable, build, choose
+from reconciler.proxy.route_table import Choice, RouteTable, build, choose
 from reconciler.status import ModelStatus, Revision, Status
 from tests.proxy.builders import model, status
 from tests.proxy.fleet import peer_model
@@ -358,7 +358,7 @@ def test_a_name_that_has_gone_is_unknown_after_a_minute(
         if named in table.by_name:
             gone_at = None
         code = refused(choose(table, named, (LLM,), now=now)).code
-        known = gone_at is not None and now - gone_at < GONE_SECONDS
+        known = gone_at is not None and now - gone_at < UNSURE_SECONDS
         assert code == ("model_not_ready" if named in names or known else "model_not_found")
     assert len(table.gone) <= len(NAMES)
 

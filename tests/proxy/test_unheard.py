@@ -8,10 +8,9 @@ import pytest
 
 from reconciler.plan.desired import Elsewhere, ModelType
 from reconciler.plan.ids import ModelName, NodeName
-from reconciler.proxy.errors import Problem
+from reconciler.proxy.errors import UNSURE_SECONDS, Problem
 from reconciler.proxy.peers.peer import Peer, Peers, Unheard
 from reconciler.proxy.route_table import build, choose
-from reconciler.proxy.unheard import LATELY_SECONDS
 from reconciler.status import Revision, Status
 from tests.proxy.agent import running_agent
 from tests.proxy.builders import model, status
@@ -123,7 +122,7 @@ async def test_all_that_tell_of_a_model_agree() -> None:
         assert (empty.status, empty.error["code"]) == (503, "node_starting")
         pinned = await agent.chat({"model": "a"}, headers={"X-Target-Server": "node-a"})
         assert pinned.status == 404
-        known.peers = Peers(all=(_now_unseen(LATELY_SECONDS + 1),))
+        known.peers = Peers(all=(_now_unseen(UNSURE_SECONDS + 1),))
         assert (await agent.get("/v1/models")).json["data"] == []
         assert (await agent.chat({"model": "other"})).status == 404
         agent.board.set(model("llm", port=1))

@@ -15,7 +15,8 @@ from reconciler.proxy.peers.pace import pace
 from reconciler.proxy.peers.peer import Latest, Peer, Peers, Unheard
 
 GONE_SECONDS = 60.0
-"""For which one that is listed no more, and cannot be reached, is still shown."""
+"""For which one that is listed no more, and cannot be reached, is still shown. People read that:
+it is apart from errors.UNSURE_SECONDS, by which clients are answered."""
 _LOOK_SECONDS = 1.0
 """Between looks for those whose time is over."""
 
