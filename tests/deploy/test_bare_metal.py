@@ -17,6 +17,7 @@ pytestmark = pytest.mark.timeout(900)
 
 UNIT = "xgen-model.service"
 INSTALL = "/systemd/install.sh"
+PATH = "/usr/local/bin:/usr/local/sbin:/usr/bin:/usr/sbin:/bin:/sbin"
 SETTINGS = """XGEN_NODE=host-a
 XGEN_HUB=/opt/hub
 XGEN_LLAMA_SERVER=/opt/engine/llama-server
@@ -71,16 +72,44 @@ def host(bare: Machine) -> Iterator[Machine]:
 
 def uninstall(host: Machine) -> None:
     """It goes without a trace but for what was asked to stay, and then with that."""
-    pid = loaded(host)
-    host.run(INSTALL, "--uninstall")
+    pid, changes = loaded(host), f"/etc/systemd/system/{UNIT}.d"
+    host.shell(f"mkdir {changes} && printf '[Service]\\nNice=1\\n' > {changes}/override.conf")
+    killed_at(host, "rm", "/etc/systemd/system/xgen-model-stop.service", "--uninstall")
     assert not is_alive(host, pid)
-    places = "/opt/xgen-model /usr/local/bin/xgen-model /etc/systemd/system/xgen-model*"
+    assert "by systemctl edit are kept" in host.run(INSTALL, "--uninstall")
+    places = "/opt/xgen-model /usr/local/bin/xgen-model /etc/systemd/system/xgen-model*.service"
     gone = f"ls -d {places} 2>/dev/null"
     assert host.shell(gone, check=False) == ""
     assert host.shell("ls /etc/xgen-model/manifest /var/lib/xgen-model/models").count("\n") > 2
     host.run(INSTALL, "--uninstall", "--purge")
-    left = "ls -d /etc/xgen-model /var/lib/xgen-model 2>/dev/null; getent passwd xgen-model"
+    left = (
+        f"ls -d {changes} /etc/xgen-model /var/lib/xgen-model 2>/dev/null; getent passwd xgen-model"
+    )
     assert host.shell(left, check=False) == ""
+
+
+def killed_at(host: Machine, command: str, target: str, *options: str) -> None:
+    """The script, as it would come to run `command` for `target`."""
+    trap = host.folder / "trap" / command
+    trap.parent.mkdir(exist_ok=True)
+    program = host.run("which", command).strip()
+    end = f'if [ "${{!#}}" = {target} ]; then kill -KILL $PPID; exit; fi'
+    trap.write_text(f'#!/bin/bash\n{end}\nexec {program} "$@"\n')
+    trap.chmod(0o755)
+    try:
+        with pytest.raises(Failed, match="ended with -9"):
+            host.run("env", f"PATH=/shared/trap:{PATH}", "bash", INSTALL, *options)
+    finally:
+        trap.unlink()
+
+
+def links(host: Machine) -> list[str]:
+    """What `current` and `previous` lead to."""
+    return host.shell("cd /opt/xgen-model && readlink current previous").split()
+
+
+def running_release(host: Machine) -> str:
+    return host.run("cat", f"/proc/{main_pid(host)}/cmdline").partition("/bin/")[0]
 
 
 def view(host: Machine) -> Any:
@@ -117,9 +146,12 @@ def main_pid(host: Machine) -> str:
 
 
 def test_the_unit_is_ready_and_says_what_serves(host: Machine) -> None:
-    shown = host.properties(UNIT, "ActiveState", "StatusText", "Type", "Delegate", "User")
+    shown = host.properties(UNIT, "ActiveState", "Type", "Delegate", "User")
     assert shown["ActiveState"] == "active"
-    assert "1 of 1 models loaded" in shown["StatusText"]
+    wait_until(
+        lambda: "1 of 1 models loaded" in host.properties(UNIT, "StatusText")["StatusText"],
+        what="what serves is said",
+    )
     group = host.shell(f"cat /proc/{loaded(host)}/cgroup | grep ^0::").strip()
     assert group.startswith(f"0::/system.slice/{UNIT}/xgen-")
     assert host.shell(f"stat -c %U /proc/{loaded(host)}").strip() == "xgen-model"
@@ -188,6 +220,53 @@ def test_an_upgrade_and_the_way_back_cost_no_model(host: Machine) -> None:
     assert loaded(host) == pid
     host.run(INSTALL, "--rollback")
     assert host.run("readlink", "/opt/xgen-model/current") == first
+    assert loaded(host) == pid
+
+
+def test_an_upgrade_killed_before_its_restart_costs_no_release(host: Machine) -> None:
+    pid, first = loaded(host), running_release(host)
+    killed_at(host, "systemctl", UNIT, "--upgrade", "--wheelhouse", "/wheels")
+    half_done, before = links(host)
+    assert (before, running_release(host)) == (first, first)
+    host.run(INSTALL, "--upgrade", "--wheelhouse", "/wheels")
+    current, before = links(host)
+    assert before == first
+    assert current not in (first, half_done)
+    assert set(host.shell("ls -d /opt/xgen-model/releases/*").split()) == {current, first}
+    assert running_release(host) == current
+    assert loaded(host) == pid
+
+
+def test_a_kill_between_the_links_leaves_the_release_before_in_reach(host: Machine) -> None:
+    pid, (current, before) = loaded(host), links(host)
+    killed_at(host, "mv", "/opt/xgen-model/current", "--upgrade", "--wheelhouse", "/wheels")
+    assert links(host)[0] == running_release(host) == current
+    host.run(INSTALL, "--rollback")
+    assert links(host) == [before, current]
+    assert running_release(host) == before
+    assert loaded(host) == pid
+
+
+def test_each_release_brings_its_units(host: Machine) -> None:
+    pid = loaded(host)
+    host.shell(f"echo '# for a test' >> /opt/xgen-model/previous/units/{UNIT}")
+    look = f"grep -c 'for a test' /etc/systemd/system/{UNIT}"
+    host.run(INSTALL, "--rollback")
+    assert host.shell(look) == "1\n"
+    host.run(INSTALL, "--rollback")
+    assert host.shell(look, check=False) == "0\n"
+    assert loaded(host) == pid
+
+
+def test_an_agent_that_was_stopped_stays_so(host: Machine) -> None:
+    pid, first = loaded(host), links(host)
+    host.run("systemctl", "disable", "--now", UNIT)
+    for options in (["--upgrade", "--wheelhouse", "/wheels"], ["--rollback"]):
+        assert "is stopped, and left so" in host.run(INSTALL, *options)
+        shown = host.properties(UNIT, "ActiveState", "UnitFileState")
+        assert shown == {"ActiveState": "inactive", "UnitFileState": "disabled"}
+    assert links(host)[0] == first[0]
+    host.run("systemctl", "enable", "--now", UNIT)
     assert loaded(host) == pid
 
 

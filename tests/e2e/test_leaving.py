@@ -203,6 +203,8 @@ def test_stop_ends_what_was_left_and_starts_nothing(leaving: Agent) -> None:
     assert len(leaving.processes()) == 2
     stopped = xgen_model("stop", "--data-dir", leaving.data)
     assert stopped.returncode == 0, stopped.stderr
+    assert "stopping what is left" in stopped.stderr
+    assert not {each for each in ("agent started", "http://") if each in stopped.stderr}
     assert leaving.processes() == []
     again = xgen_model("stop", "--data-dir", leaving.data)
     assert again.returncode == 0, again.stderr
