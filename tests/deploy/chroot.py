@@ -13,7 +13,7 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mount:
-    """A file or folder of this machine. `target`: a path inside, which must be there."""
+    """A file or folder of this machine. `target`: a path inside."""
 
     source: Path
     target: str
@@ -33,6 +33,7 @@ def inside(
 
     Args:
         user: UID or UID:GID, in numbers.
+        mounts: Their targets must be there.
     """
     steps = [
         "set -e",

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.cluster.network import Host
+from tests.deploy.chroot import Mount
 from tests.deploy.pid_namespace import first_below, members_of, namespace_of
 from tests.e2e.agent import REPOSITORY
 from tests.waiting import wait_for
@@ -28,15 +29,6 @@ _USUAL = (
     *("setgid", "setuid", "setpcap", "net_bind_service"),
 )
 """Of the capabilities that a runtime gives by default."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Mount:
-    """`source`: on this machine, a folder or a file."""
-
-    source: Path
-    target: str
-    read_only: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -225,9 +217,9 @@ def _image(folder: Path) -> list[Mount]:
     outer = [each for each in own if not any(each.is_relative_to(o) for o in own if o != each)]
     folders = [each for each in outer if not each.is_relative_to("/usr")]
     return [
-        Mount(source=Path("/usr"), target="/usr", read_only=True),
-        Mount(source=folder / "etc", target="/etc"),
-        *(Mount(source=each, target=str(each), read_only=True) for each in folders),
+        Mount(source=Path("/usr"), target="/usr"),
+        Mount(source=folder / "etc", target="/etc", writable=True),
+        *(Mount(source=each, target=str(each)) for each in folders),
     ]
 
 
@@ -262,7 +254,7 @@ def _bind(root: Path, mount: Mount) -> list[str]:
     make = f"mkdir -p {target}"
     if not mount.source.is_dir():
         make = f'mkdir -p "$(dirname {target})" && touch {target}'
-    option = "-o ro " if mount.read_only else ""
+    option = "" if mount.writable else "-o ro "
     return [make, f"mount --bind {option}{shlex.quote(str(mount.source))} {target}"]
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.deploy.container import Mount
+from tests.deploy.chroot import Mount
 from tests.deploy.dockerfile import parse
 from tests.e2e.agent import REPOSITORY, llama_server_stand_in
 
@@ -48,7 +48,7 @@ def image(folder: Path) -> Image:
         gid=int(gid),
         folder=config.folder,
         mounts=(
-            Mount(source=own, target=_OWN, read_only=True),
-            Mount(source=engines, target=_ENGINES, read_only=True),
+            Mount(source=own, target=_OWN),
+            Mount(source=engines, target=_ENGINES),
         ),
     )

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.cluster.network import Host
-from tests.deploy.container import Container, Mount, identity, start, write_etc
+from tests.deploy.chroot import Mount
+from tests.deploy.container import Container, identity, start, write_etc
 from tests.deploy.image import Image
 from tests.deploy.pod_environment import (
     CreateContainerConfigError,
@@ -244,8 +245,8 @@ class Pod:
             if below:
                 source.mkdir(exist_ok=True)
                 shutil.copystat(source.parent, source)
-            read_only = each.get("readOnly", False)
-            made.append(Mount(source=source, target=each["mountPath"], read_only=read_only))
+            writable = not each.get("readOnly", False)
+            made.append(Mount(source=source, target=each["mountPath"], writable=writable))
         return made
 
     def _end(self, container: Object, running: Container, *, fallen: str | None = None) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.network import Network, network, skip_without_namespaces
-from tests.deploy.container import Mount
+from tests.deploy.chroot import Mount
 from tests.deploy.image import Image
 from tests.deploy.kubelet import Kubelet, Node, Pod
 from tests.deploy.pod_environment import Objects
@@ -48,7 +48,7 @@ def make_pod(net: Network, tmp_path: Path, maps: dict[str, dict[str, str]]) -> I
                 uid=_UID,
                 gid=_UID,
                 folder="/",
-                mounts=[Mount(source=tmp_path, target="/seen")],
+                mounts=[Mount(source=tmp_path, target="/seen", writable=True)],
             ),
             objects=lambda: Objects(config_maps=maps, secrets=secrets),
             variables={"KUBERNETES_SERVICE_HOST": "198.18.0.253"},
