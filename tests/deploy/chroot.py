@@ -44,8 +44,7 @@ def inside(
         f"mount -t tmpfs -o mode=1777 shm {shlex.quote(f'{root}/dev/shm')}",
         'exec "$@"',
     ]
-    uid, _, gid = user.partition(":")
-    gid = gid or uid
+    uid, gid = ids_of(user)
     script = 'cd "$1" && shift && exec "$@"'
     return [
         *("unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", "\n".join(steps)),
@@ -53,6 +52,12 @@ def inside(
         *("/usr/bin/env", "-i", *(f"{name}={value}" for name, value in _defaults(env).items())),
         *("/bin/sh", "-c", script, "sh", folder, *words),
     ]
+
+
+def ids_of(user: str) -> tuple[int, int]:
+    """Of `UID` or `UID:GID`; the group of a user alone has its number."""
+    uid, _, gid = user.partition(":")
+    return int(uid), int(gid or uid)
 
 
 def _defaults(env: Mapping[str, str]) -> dict[str, str]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.deploy.chroot import Mount
+from tests.deploy.chroot import Mount, ids_of
 from tests.deploy.dockerfile import parse
 from tests.e2e.agent import REPOSITORY, llama_server_stand_in
 
@@ -32,7 +32,7 @@ class Image:
 def image(folder: Path) -> Image:
     """The one for CPUs, whose llama-server is the stand-in; our own environment has xllamacpp."""
     config = parse(DOCKERFILE.read_text(encoding="utf-8")).config("final", {"VARIANT": "cpu"})
-    uid, _, gid = config.user.partition(":")
+    uid, gid = ids_of(config.user)
     own, engines = folder / "own", folder / "engines"
     (own / "bin").mkdir(parents=True)
     command = own / "bin" / "xgen-model"
@@ -44,8 +44,8 @@ def image(folder: Path) -> Image:
         entrypoint=[*config.entrypoint],
         cmd=[*config.command],
         env={**config.env, "PATH": _PATH, "XGEN_LLAMA_SERVER": f"{_ENGINES}/llama-server"},
-        uid=int(uid),
-        gid=int(gid),
+        uid=uid,
+        gid=gid,
         folder=config.folder,
         mounts=(
             Mount(source=own, target=_OWN),
