@@ -134,7 +134,7 @@ def test_what_is_damaged_in_the_hub_is_blocked_until_it_is_pushed_again(
     wait_until(lambda: len(events(agent, "EffectFailed")) == 2, what="it is tried anew")
     again = agent.wait_model("a", serves_while_its_successor_is_blocked)
     assert again["target"]["reason"] == blocked
-    assert pulled_bytes(agent) == 3 * len(LARGE)
+    wait_until(lambda: pulled_bytes(agent) == 3 * len(LARGE), what="the last bytes are counted")
 
     assert "uploaded" in push(agent, "gguf/next_model", LARGE)
     assert agent.post("/api/management/reconcile", {}).status_code == 200
