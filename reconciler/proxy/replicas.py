@@ -143,10 +143,11 @@ class Replicas:
         nonces = {each.endpoint.nonce for each in table.status.models if each.endpoint is not None}
         known = self._serving
         self._serving = {each: known.get(each, None if first else now) for each in nonces}
-        away = [(each.peer.address, route.name) for route in table.routes for each in route.away]
-        here = [(HERE, model.name) for model in table.status.models]
-        kept: set[Replica] = {*away, *here}
-        self._visits.keep_only(kept)
+        away = [(each.peer, route.name) for route in table.routes for each in route.away]
+        kept: set[Replica] = {(HERE, model.name) for model in table.status.models}
+        reached = kept | {(peer.address, name) for peer, name in away if peer.reachable}
+        kept.update((peer.address, name) for peer, name in away)
+        self._visits.keep_only(kept, reached=reached)
 
 
 def _since(began: float | None, now: float) -> float | None:

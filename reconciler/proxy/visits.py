@@ -56,11 +56,12 @@ class Visits:
         if not self.away and not self._hops:
             self._none_away.set()
 
-    def keep_only(self, replicas: Collection[Replica]) -> None:
-        """Forget the others."""
+    def keep_only(self, replicas: Collection[Replica], *, reached: Collection[Replica]) -> None:
+        """Forget the others. `reached`: those whose node is. How long a lost node took says nothing
+        of it once it is back."""
         self.sent.keep_only(replicas)
         self.breakers.keep_only(replicas)
-        self.first_bytes.keep_only(replicas)
+        self.first_bytes.keep_only(reached)
 
 
 class Visit:

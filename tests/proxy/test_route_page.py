@@ -1,11 +1,13 @@
 """What the cluster says of its choices: a page, and a header for one request."""
 
 import json
+import time
 from dataclasses import replace
 
 import pytest
 
 from reconciler.plan.desired import Affinity
+from reconciler.plan.ids import ModelName
 from reconciler.plan.peering import Address
 from reconciler.plan.phase import State
 from reconciler.proxy import explain, route_table
@@ -13,7 +15,7 @@ from reconciler.proxy.balance import rank
 from reconciler.proxy.peers.peer import Peers
 from tests.proxy.agent import running_agent
 from tests.proxy.builders import model, status
-from tests.proxy.fleet import fleet, peer_model
+from tests.proxy.fleet import at, fleet, peer_model
 from tests.proxy.pair import peer
 from tests.proxy.ranking import of_explanation
 from tests.proxy.stand_in import StandIn
@@ -161,3 +163,27 @@ async def test_a_key_says_nothing_where_the_model_has_no_affinity() -> None:
     async with fleet(a=(model("llm", port=1),), b=(model("llm", port=1),)) as nodes:
         page = (await nodes["a"].get(f"{PAGE}&key=0123456789abcdef")).json
         assert (page["affinity"], page["key"]) == ("none", None)
+
+
+async def test_how_slow_a_replica_was_is_forgotten_while_its_node_cannot_be_reached() -> None:
+    """It is asked anew once it is back; as long as it hangs there, its slowness stays known."""
+
+    async def first_byte() -> float | None:
+        page = (await nodes["a"].get(PAGE)).json
+        (shown,) = (each for each in page["candidates"] if each["node"] == "node-b")
+        seconds: float | None = shown["first_byte_seconds"]
+        return seconds
+
+    async with fleet(a=(model("llm", port=1),), b=(model("llm", port=1),)) as nodes:
+        address, took = at(nodes["b"]), nodes["a"].visits.first_bytes
+        now = time.monotonic()
+        waiting = took.began((address, ModelName("llm")), now - 9, streams=True)
+        took.came((address, ModelName("llm")), waiting, now, streams=True)
+        assert await first_byte() == pytest.approx(9)
+        lost = nodes.mates["node-a"].lost
+        lost[address] = "no answer within 6 s"
+        assert [each["node"] for each in (await nodes["a"].get(PAGE)).json["candidates"]] == [
+            "node-a"
+        ]
+        del lost[address]
+        assert await first_byte() is None
