@@ -59,7 +59,8 @@ def both(make_lasting_agent: MakeAgent) -> tuple[Agent, Agent]:
     asks.start()
     start_for_clients(has, nodes="[node-a]")
     asks.wait_up()
-    wait_served(asks, "a")
+    for name in ("a", "embed", "long", "slow", "busy"):
+        wait_served(asks, name)
     return has, asks
 
 
